@@ -133,7 +133,8 @@ impl BulkLoader {
     /// Ends a shared session, unless it is committed.
     ///
     /// # Errors
-    /// `InvalidArgument` if it is committed; `Busy` if another process commits it; `Io`.
+    /// `InvalidArgument` if it is committed; `Busy` if another process commits it; `UnsupportedFormat` if a later
+    /// version has begun to; `Io`.
     pub(crate) fn end_shared(&self, write: &SharedWrite) -> Result<()> {
         let _only = write.committing.lock();
         let files = match write.lock() {
@@ -145,6 +146,7 @@ impl BulkLoader {
         if write.outcome().is_some() || self.committed(write.note.table, session)?.is_some() {
             return Err(Error::session_committed());
         }
+        write.folder.check_commit_format()?;
         write.folder.remove()?;
         drop(files);
         if write.note.kind == WriteKind::Replace.into() {

@@ -204,6 +204,17 @@ impl SessionFolder {
         self.read(COMMIT, CommitNote::decode)
     }
 
+    /// Fails for a commit of a later format: its own version ends the session.
+    ///
+    /// # Errors
+    /// `UnsupportedFormat`.
+    pub(crate) fn check_commit_format(&self) -> Result<()> {
+        match self.commit_note() {
+            Err(e) if e.kind() == ErrorKind::UnsupportedFormat => Err(e),
+            _ => Ok(()),
+        }
+    }
+
     /// Notes the parts that a commit takes, durably.
     ///
     /// # Errors
@@ -274,10 +285,7 @@ impl SessionFolder {
             // The note cannot be read. The parts stay for their time, so that a person can look at them.
             Err(_) => 0,
         };
-        match self.commit_note() {
-            Err(e) if e.kind() == ErrorKind::UnsupportedFormat => return Err(e),
-            _ => {}
-        }
+        self.check_commit_format()?;
         let newest = self.parts()?.last().map_or(begun, |part| part.at.max(begun));
         Ok(newest.saturating_add(KEEP_MS))
     }

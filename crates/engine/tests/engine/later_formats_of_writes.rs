@@ -327,6 +327,8 @@ fn a_commit_of_a_later_format_is_left_to_its_own_version() {
             ("commit", &|| session.commit(&[receipt], &call).map(drop)),
             ("parts", &|| session.parts().map(drop)),
             ("part", &|| session.part(Some(1)).map(drop)),
+            ("abort", &|| session.abort()),
+            ("begin with its key", &|| begin(&table, WriteKind::Add, Sharing::Shared).map(drop)),
         ],
     );
     let before = tree(&root.join("staging"));
