@@ -6,7 +6,9 @@ use crate::process::{attached, detached};
 use crate::progress::{self, Reports};
 use crate::raised::Raised;
 use arrow_array::RecordBatch;
-use idmatch_store::{Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Unit};
+use idmatch_store::{
+    Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Table, Unit,
+};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -118,14 +120,14 @@ pub(crate) fn uninterrupted<T: Send>(
     detached(py, || caught(work)).or_raise(py)
 }
 
-/// Runs a short call on this thread without the GIL. If it waits for servers, Ctrl-C still ends it: a thread
-/// for each call would cost more than the call.
+/// Runs a short call on this thread without the GIL. If it may wait, such as for servers, Ctrl-C still ends it: a
+/// thread for each call would cost more than the call.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
-    is_remote: bool,
+    may_wait: bool,
     work: impl FnOnce(&Call) -> Result<T> + Send,
 ) -> PyResult<Result<T>> {
-    if !is_remote {
+    if !may_wait {
         return uninterrupted(py, || work(&Call::default()));
     }
     let (here, raised) = (current().id(), Raised::default());
@@ -144,6 +146,15 @@ pub(crate) fn short<T: Send>(
     };
     let done = uninterrupted(py, || work(&Call::default().ended_by(Arc::new(is_ended))))?;
     raised.take().map_or(Ok(done), Err)
+}
+
+/// Runs a short write as [`short`] does: it may wait for compactions.
+pub(crate) fn short_write<T: Send>(
+    py: Python<'_>,
+    table: &Table,
+    write: impl FnOnce(&Table) -> Result<T> + Send,
+) -> PyResult<Result<T>> {
+    short(py, true, |call| write(&table.with_call(call.clone())))
 }
 
 /// Fails when `stop` is set, which ends the work; its result is dropped.

@@ -3,7 +3,7 @@
 use crate::answers;
 use crate::checkpoints::{self, CheckpointTold};
 use crate::errors::{OrRaise, raise};
-use crate::interrupt::{Watch, interruptible, short, uninterrupted};
+use crate::interrupt::{Watch, interruptible, short, short_write, uninterrupted};
 use crate::panics::caught;
 use crate::process::Own;
 use crate::raised::Raised;
@@ -196,7 +196,7 @@ impl Table {
             let mut source = PySource::new(iterator, raised.clone(), &never);
             let read = caught(|| ReadSource::read(&mut source)).flatten();
             match read {
-                Ok(mut read) => uninterrupted(py, || run(table, &mut read))?,
+                Ok(mut read) => short_write(py, table, |table| run(table, &mut read))?,
                 Err(error) => Err(error),
             }
         } else {
@@ -233,7 +233,7 @@ impl Table {
             self.measure(CallKind::Upsert, || table.upsert(&ingest.judged(&mut source), durability))
         };
         if self.context.writer_wait.is_zero() {
-            return uninterrupted(py, || upsert(table))?.or_raise(py);
+            return short_write(py, table, upsert)?.or_raise(py);
         }
         self.stoppable(py, table, |table, _| upsert(table))?.or_raise(py)
     }
