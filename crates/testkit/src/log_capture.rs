@@ -1,20 +1,28 @@
 //! The events that a test causes on its own thread, as lines of text. Must not know what is tested.
+//!
+//! One subscriber of the process serves all threads: with one for each, whether an event is of interest would be
+//! decided once, by the thread that causes it first.
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::marker::PhantomData;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::subscriber::{Interest, set_global_default};
 use tracing::{Event, Metadata, Subscriber};
+
+thread_local! {
+    static LINES: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
 
 /// Keeps what this thread logs, at all levels, until it is dropped.
 pub struct LogCapture {
-    lines: Lines,
-    _guard: DefaultGuard,
+    /// It belongs to its thread.
+    _thread: PhantomData<*const ()>,
 }
 
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>);
+/// Keeps the events of threads that want them.
+struct OfThreads;
 
 /// A line of the log: `WARN message field=value`.
 struct Line(String);
@@ -24,15 +32,22 @@ impl LogCapture {
     #[must_use]
     #[allow(clippy::new_without_default, reason = "it changes the state of the thread")]
     pub fn new() -> LogCapture {
-        let lines = Lines::default();
-        let guard = set_default(lines.clone());
-        LogCapture { lines, _guard: guard }
+        // Only the first one of the process sets it.
+        set_global_default(OfThreads).ok();
+        LINES.set(Some(Vec::new()));
+        LogCapture { _thread: PhantomData }
     }
 
     /// Takes the lines so far that have this text, oldest first, and drops the others.
     pub fn take(&self, text: &str) -> Vec<String> {
-        let mut lines = self.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.drain(..).filter(|line| line.contains(text)).collect()
+        let lines = LINES.replace(Some(Vec::new())).unwrap_or_default();
+        lines.into_iter().filter(|line| line.contains(text)).collect()
+    }
+}
+
+impl Drop for LogCapture {
+    fn drop(&mut self) {
+        LINES.set(None);
     }
 }
 
@@ -50,9 +65,13 @@ impl Visit for Line {
     }
 }
 
-impl Subscriber for Lines {
+impl Subscriber for OfThreads {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
     fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
+        LINES.with_borrow(Option::is_some)
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -66,7 +85,8 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(event.metadata().level().to_string());
         event.record(&mut line);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.0);
+        LINES
+            .with_borrow_mut(|lines| lines.iter_mut().for_each(|lines| lines.push(line.0.clone())));
     }
 
     fn enter(&self, _: &Id) {}
