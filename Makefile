@@ -162,8 +162,8 @@ chromium:
 $(VENV)/tools: requirements-dev.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "idmatch needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet uv==0.13.9
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements-dev.lock || \
+	{ $(BIN)/python -m pip install --quiet --only-binary :all: uv==0.13.9 && \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --requirement requirements-dev.lock; } || \
 		$(BIN)/python -m pip install --quiet --requirement requirements-dev.lock
 	@touch $@
 
