@@ -1,14 +1,16 @@
 """Commands that are interrupted while they read or write servers, and what they leave."""
 
+import _thread
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import idmatch
 import pytest
-from conftest import Cli
+from conftest import NOON, Cli, observations
 from shared_node import OPTIONS
 
 ROWS = 30_000
@@ -42,6 +44,30 @@ def test_an_interrupted_write_says_what_is_unknown(
         assert said.count("repeat it, which is always safe") == 1
         assert table.load(rows).rows == ROWS
         assert table.stats().rows == ROWS
+        assert table.verify() == []
+
+
+def test_a_short_upsert_is_interrupted_and_says_what_is_unknown(address: str) -> None:
+    """Its rows take a minute to send; Ctrl-C comes when some are there."""
+    ids = [f"i{n}" for n in range(100)]
+    rows = observations(*((id, id, NOON) for id in ids))
+    with idmatch.open(address) as store:
+        table = store.create_table("t")
+
+        def interrupt() -> None:
+            while not any(table.lookup_many(ids)):
+                time.sleep(0.05)
+            _thread.interrupt_main()
+
+        waiting = threading.Thread(target=interrupt)
+        with idmatch.open(f"{address}&max_requests_per_second=3") as slow:
+            waiting.start()
+            with pytest.raises(KeyboardInterrupt) as interrupted:
+                slow.table("t").upsert(rows)
+        waiting.join()
+        assert any("may be written or not" in note for note in interrupted.value.__notes__)
+        table.upsert(rows)
+        assert table.stats(count=True).pairs == 100
         assert table.verify() == []
 
 

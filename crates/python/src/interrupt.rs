@@ -121,7 +121,8 @@ pub(crate) fn uninterrupted<T: Send>(
 }
 
 /// Runs a short call on this thread without the GIL. If it may wait, such as for servers, Ctrl-C still ends it: a
-/// thread for each call would cost more than the call.
+/// thread for each call would cost more than the call. After a write to servers, the exception has the note that
+/// [`interruptible`] adds.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
     may_wait: bool,
@@ -145,7 +146,10 @@ pub(crate) fn short<T: Send>(
         attached(|py| py.check_signals()).map_err(|exception| kept.keep(exception)).is_err()
     };
     let done = uninterrupted(py, || work(&Call::default().ended_by(Arc::new(is_ended))))?;
-    raised.take().map_or(Ok(done), Err)
+    match raised.take() {
+        None => Ok(done),
+        Some(exception) => Err(noted(py, exception, done.err())),
+    }
 }
 
 /// Runs a short write as [`short`] does: it may wait for compactions.
