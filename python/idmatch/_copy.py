@@ -1,4 +1,4 @@
-"""Copies of tables: the core at work between two stores."""
+"""Copies tables: opens both stores and calls the core."""
 
 import time
 from typing import Protocol

@@ -1,7 +1,7 @@
-"""The compiled core: conversions only. Use the `idmatch` package, not this module.
+"""The compiled core: stores, matches and output files. Use the `idmatch` package, not this module.
 
 Instants are integers: milliseconds since 1970 in UTC. `by` is "id" or "partner_id".
-Every call releases the GIL while it works and raises the errors of `idmatch._errors`.
+Calls that read or write release the GIL. All raise the errors of `idmatch._errors`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""How CSV is written."""
+"""The format of CSV input: delimiter, quote, encoding, header and nulls."""
 
 import codecs
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Matches of populations: the core at work on the sources that users name."""
+"""Runs a match: opens the sources of the population, calls the core, returns a `MatchResult`."""
 
 import time
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,4 +1,4 @@
-"""Loads, upserts and erasures: the core at work on the sources that users name."""
+"""Runs loads, upserts and erasures: opens the sources, calls the core, returns a report."""
 
 import time
 from collections.abc import Callable

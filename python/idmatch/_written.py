@@ -1,4 +1,4 @@
-"""How a caller says that sources are written: the format and the time zone of dates, or one date
+"""What a caller says of the sources of a write: the format and the time zone of dates, or one date
 for all rows, and the options of CSV.
 
 Loads, upserts and sessions share it. Must not know sources or columns. Invariant: a source has a

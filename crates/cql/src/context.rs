@@ -1,6 +1,7 @@
 //! The context of one table, which every request uses: client, statements, metadata.
 //!
-//! Takes reports of hot keys from reads. Must not know how rows are read, written or matched.
+//! Decodes pages of rows, and takes reports of hot keys from reads. Must not know how rows are
+//! merged, written or matched.
 
 use crate::client::paging::{Page, Pages};
 use crate::client::{Client, Prepared};

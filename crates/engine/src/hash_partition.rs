@@ -1,9 +1,9 @@
 //! Hash partitions: the 256 equal ranges of the hash space, by which work on all keys is divided.
 //!
-//! Loads, flushes and compactions write segments partition by partition, and choose by them how many prefix
-//! bits segments have. Memtables keep their rows in partitions. Matches, scans, statistics and `verify` read
-//! one partition per task. The hash is the hash of a packed identifier (`encoding::packed`). Must not know
-//! segments, rows or threads. Invariant: a segment has at most [`HashPartition::BITS`] prefix bits, so it is
+//! Loads, flushes and compactions write segments by partition. Memtables keep their rows in partitions.
+//! Matches, scans, statistics and `verify` read one partition per task. The hash is the hash of a packed
+//! identifier (`encoding::packed`). Prefix bits of segments are chosen here, too. Must not know the content
+//! of segments, nor threads. Invariant: a segment has at most [`HashPartition::BITS`] prefix bits, so it is
 //! in one partition or covers whole partitions.
 
 /// The hashes whose highest eight bits are this number.

@@ -2,8 +2,9 @@
 //!
 //! Layers, from the top; each imports only layers below it:
 //! - `store`: the public store and its tables, which delegate.
-//! - `recovery`, `load`, `erase`, `write`: the operations that change a store.
-//! - `compaction`: fewer and larger segments. `catalog`: the tables. `writer_lock`: who may write.
+//! - `catalog`: creates, renames and drops tables, with `erase` and `write`.
+//! - `recovery`, `load`, `erase`, `write`: the operations that change rows.
+//! - `compaction`: fewer and larger segments. `writer_lock`: who may write.
 //! - `matching`, `lookup`, `scan`, `verify`: the reads.
 //! - `versions`: the manifest and the immutable versions that readers hold.
 //! - `memtable`, `journal`, `segment`, `tombstones`: where rows are kept.

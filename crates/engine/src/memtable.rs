@@ -1,10 +1,10 @@
 //! Memtables: upserted rows that are in no segment yet, in both directions.
 //!
-//! Each direction has 256 hash partitions. A partition appends rows to one buffer and keeps their hashes in
-//! two lists: a large sorted one, and a short one of recent rows, which is merged into it when it has grown.
+//! Each direction has 256 hash partitions. A partition appends rows to one buffer. It keeps their hashes in
+//! a sorted list and in a short list of recent rows, which is merged into the sorted one when it has grown.
 //!
 //! Readers read segments only: [`Memtable::rows_of`] and [`Memtable::rows_in`] build one in memory from the
-//! requested rows. So lookups and matches know nothing of memtables.
+//! requested rows.
 //!
 //! A row carries its commit number. Readers name the last commit that they see, so a batch is seen whole, in
 //! both directions, or not at all. Must not know the journal.

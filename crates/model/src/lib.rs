@@ -1,7 +1,8 @@
 //! The rules of the data, which hold in every backend.
 //!
-//! Identifiers, instants, windows, sizes, table options and the order of answers. Pure: no
-//! I/O, no clock (callers pass `now`), no Arrow, no knowledge of any backend.
+//! Identifiers, instants, windows, sizes, table options and the order of answers. No I/O, but that
+//! `date_rules` reads the system's time zones. No clock: callers pass `now`. Must not know Arrow or
+//! any backend.
 //!
 //! Invariants that every other crate relies on:
 //! - an identifier is non-empty UTF-8 of at most [`MAX_ID_BYTES`] bytes, compared byte for byte;

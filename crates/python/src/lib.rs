@@ -1,7 +1,8 @@
 //! `idmatch._core`: the stores as Python sees them.
 //!
-//! It converts values, releases the GIL and maps errors, and has no rules of its own. Its contract
-//! is `python/idmatch/_core.pyi`. Must not know file formats, or options beyond this stub's.
+//! Converts values, releases the GIL, maps errors, and writes output files (`outputs`). Its
+//! contract is the stub `python/idmatch/_core.pyi`. Must not know how input files are read, nor
+//! options that the stub lacks.
 #![deny(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 

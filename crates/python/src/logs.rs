@@ -2,9 +2,9 @@
 //!
 //! A thread that logs waits neither for Python nor for a handler: where the queue is full, its event is
 //! dropped and counted. Only the thread of the queue takes the GIL. An event starts it, and it ends when no
-//! event has come for a while. Of the CQL driver only texts are told, from "info" on: its spans have keys of
-//! partitions, and its values have warnings of servers, which may repeat a query. Must not know what is
-//! logged, and how it is printed.
+//! event has come for a while. Of the CQL driver only the texts of events are passed on, from level "info"
+//! on. Its spans may have keys of partitions, and its values may have queries. Must not know what is logged,
+//! and how it is printed.
 
 use crate::forks::Process;
 use crate::process::{attached, detached};

@@ -1,7 +1,8 @@
-//! The class `Rows` of Python: rows of a match, of its unmatched rows or of a table, on their way out. An Arrow
-//! table, an Arrow C stream (PyCapsule), or a file.
+//! The Python class `Rows`: gives rows as an Arrow table, as an Arrow C stream (`__arrow_c_stream__`, over
+//! `stream`) or as files (`outputs`). The rows are those of a match, its unmatched rows, or those of a
+//! table.
 //!
-//! Must not know the origin of rows.
+//! Must not know the origin of rows. Invariant: they can be read any number of times.
 
 use crate::errors::OrRaise;
 use crate::interrupt::{StoppingSink, Watch, interruptible, uninterrupted};

@@ -1,6 +1,6 @@
-//! The state that the tables, sessions and snapshots of a store share in Python: its address, whether it is
-//! closed, how long a write waits for another writer, and the metrics of calls. Also the slot of a snapshot,
-//! which its tables share.
+//! The state that a Python store shares with its tables, sessions and snapshots: address, whether it is
+//! closed, writer wait, metrics of calls. The tables of a snapshot share the slot that holds it until it is
+//! closed.
 //!
 //! Must not know the requests of callers. Invariant: after the store was closed, `check_open` refuses every
 //! use; after the snapshot was closed, so does `open`.

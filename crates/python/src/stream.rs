@@ -1,9 +1,9 @@
-//! A bounded channel of batches: a writer thread sends them, one reader takes them. `rows` makes the Arrow C
-//! stream of Python from it: of matches, of unmatched rows and of scans.
+//! A bounded channel of batches, from one writer thread to one reader. `rows` gives it to Python as an
+//! Arrow C stream.
 //!
-//! Must not know Python, nor where the rows come from. Invariants: at most a few batches wait, so a slow reader
-//! holds the writer back. A stream ends with the end that the writer sent, or with an error. A writer that panics
-//! sends no end, so its reader gets an error. A reader that is dropped ends the writer at its next batch.
+//! Must not know Python, nor where the rows come from. Invariants: at most four batches wait, so a slow
+//! reader holds the writer back. The reader sees an end only if the writer sent one, so a panic of the
+//! writer is an error. A reader that is dropped ends the writer at its next batch.
 
 use crate::forks::Process;
 use arrow_array::{RecordBatch, RecordBatchReader};

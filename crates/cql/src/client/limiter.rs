@@ -1,15 +1,16 @@
-//! Limits the requests to the servers: the number in flight, and the number per second.
+//! Limits the requests to the servers: the number in flight (permits), and the number per second.
 //!
-//! A request waits for its permit, first come, first served; the limiter refuses none. Must not know
-//! what a request asks.
+//! A request waits for its permit, first come, first served; the limiter refuses none. A permit
+//! covers the request with its retries and its speculative copies. Must not know what a request
+//! asks.
 //!
 //! The concurrency limit adapts to the servers (AIMD, as in TCP). An overload halves it; it grows by
 //! one after as many answers as there are permits. `retry` reports overloads and answers.
 //!
 //! Invariants:
 //! - there is at least one permit, and never more than `in_flight`;
-//! - requests that were sent without a permit count against later ones, so that over time the rate
-//!   limit holds for all.
+//! - requests that did not wait for the rate limit are charged to later ones, so that over time it
+//!   holds for all.
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use parking_lot::{Mutex, MutexGuard};

@@ -1,14 +1,13 @@
-//! The retries of requests. A request is attempted until an attempt succeeds, its time is over, or a retry
-//! does not help.
+//! The retry policy. A request is attempted until an attempt succeeds, its time is over, or its error is
+//! permanent ([`crate::error::outcome`]).
 //!
-//! The backoff doubles from 20 ms to 2 s, with jitter. Within one attempt the driver may ask several nodes,
-//! by its default policy and by `speculation`. `history` counts these requests and records their errors;
-//! [`crate::error::outcome`] says whether an error may pass. Reads, writes, batches and changes of tables are
-//! repeated here. Statements are not prepared here: `prepare` has a loop of its own, because the driver then
-//! reports errors of another type.
+//! Its time is `timeout`; while servers are overloaded, long work has more. The backoff doubles from 20 ms
+//! to 2 s, with jitter. Within one attempt the driver may ask several nodes, by its default policy and by
+//! `speculation`. `history` counts these requests and records their errors. Reads, writes, batches and
+//! changes of tables are repeated here. `prepare` and `connection` have loops of their own.
 //!
-//! Must not know the content of requests; the log has a name of each. Invariant: each attempt has waited for
-//! the rate limit, or is charged to it afterwards.
+//! Must not know the content of requests; the log has a name of each. Invariant: each attempt has waited
+//! for the rate limit, or is charged to it afterwards.
 
 use super::connection::Connection;
 use super::history::RequestHistory;

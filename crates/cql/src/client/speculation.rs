@@ -1,7 +1,8 @@
 //! Speculative execution: asks another node when the first takes long to answer.
 //!
-//! Keeps the cost of an unresponsive node low. Must not know the content of requests. Invariant: the delay is
-//! constant; another node is asked before the request times out.
+//! Keeps the cost of an unresponsive node low. The delay is `speculate_after`, but at least 250 ms for
+//! reads of many rows and 1 s for conditional writes. `off` disables it. Must not know the content of
+//! requests. Invariant: a request goes to at most two more nodes, one delay apart.
 
 use crate::settings::Settings;
 use scylla::policies::speculative_execution::{

@@ -5,9 +5,9 @@
 //! takes memory. What a scan has read is counted in `schema::bucket::BucketRows`; keys with many rows are reported
 //! as hot.
 //!
-//! Must not know limits and retries, which the client applies, nor where answers go (`output`). Invariants:
-//! rows and keys come in the same order. A key is answered when all its rows are there. After an error tasks
-//! send no further request.
+//! At most 64 tasks run, within the client's concurrency limit. Must not know retries, nor where answers go
+//! (`output`). Invariants: rows and keys come in the same order. A key is answered when all its rows are
+//! there. After an error tasks send no further request.
 
 use super::output::{Output, RowBuilder};
 use super::plan::{Plan, Read, ReadCounts};

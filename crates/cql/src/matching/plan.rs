@@ -1,5 +1,5 @@
-//! The read planner: for the keys of a bucket an IN query (a single-key read where there is one key) or a
-//! partition scan, whichever costs less. Hot keys are read one by one.
+//! The read planner. For the keys of a bucket it chooses an IN query or a partition scan, whichever costs
+//! less. One key is read by itself, and so is each hot key.
 //!
 //! The rows that a scan would read are estimated by `schema::bucket::BucketRows`, a moving average of the buckets
 //! that were scanned. Of the buckets with enough keys, one in 1,024 is scanned to count it, because a table may

@@ -1,7 +1,8 @@
-//! Scans a direction of a table, or some scan ranges of it, by token ranges.
+//! Scans a direction of a table, or some scan ranges of it. Reads the buckets by token ranges, and each hot
+//! key from its bucket and its shards.
 //!
-//! The token of a key's bucket decides its scan range: the highest bits of that token. So consecutive scan
-//! ranges are a token range.
+//! The highest bits of the token of a key's bucket are its scan range. So consecutive scan ranges are one
+//! token range.
 
 use super::shard_merge::{self, HotKeyReader, RowSelection};
 use crate::context::{DirectionRow, TableContext};

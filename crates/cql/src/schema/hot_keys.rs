@@ -1,13 +1,12 @@
 //! Which keys are hot, and how many shards each has; `bucket::Buckets` puts a value into its shard. The rows
 //! of a hot key would make its bucket too large for the servers.
 //!
-//! The table's log records each hot key. From then on its new rows go to shards: partitions of its
-//! own, each ordered newest first. Older rows stay in the bucket, so a read merges the bucket and
-//! all shards.
+//! The table's log records each hot key. One metadata TTL later its new rows go to shards: partitions of its
+//! own, each ordered newest first. Older rows stay in the bucket, so a read merges the bucket and all
+//! shards.
 //!
-//! A hot key is detected in five ways: by a write with many rows of it, by a write that samples it,
-//! by a lookup, by a match, and by a purge, which reads every key. `write::hot_keys` publishes it, and
-//! `write::batch` sends rows to shards.
+//! Large writes, samples of writes, lookups, matches and purges detect hot keys. `write::hot_keys` publishes
+//! them, and `write::batch` sends rows to shards.
 //!
 //! Invariants:
 //! - No row goes to a shard before every client reads that shard. A client waits for one metadata

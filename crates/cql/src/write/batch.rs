@@ -1,5 +1,6 @@
-//! Writes rows to both directions: batches of one partition each, within the
-//! concurrency limit of `client::limiter`. Rows of a hot key go to its shards.
+//! Writes rows to both directions: batches of one partition each, within the concurrency limit of
+//! `client::limiter`. Leaves out rows that are erased or expired. Rows of a hot key go to its
+//! shards. Samples keys to detect hot ones.
 //!
 //! Invariant: a row counts as written when both directions have acknowledged it.
 

@@ -1,8 +1,8 @@
 //! Erases: publishes tombstones, waits until every client knows them, then deletes stored rows.
 //!
-//! A published tombstone hides its rows from every request, whenever they arrive. Deleting rows
-//! only frees disk: a purge removes rows that another client wrote before it knew the
-//! tombstone.
+//! One metadata TTL after its publication, a tombstone hides its rows from every request that
+//! begins. It also hides rows that arrive later. Deleting rows only frees disk: a purge removes
+//! rows that another client wrote before it knew the tombstone.
 
 use super::delete::{delete_key, delete_row};
 use super::timestamp::erased_at;

@@ -1,15 +1,15 @@
 //! When segments are compacted, and how the result is published.
 //!
 //! There are three modes. After each flush, *background* compactions run. After 5 s without a flush, *idle*
-//! compactions go further. Both only share the lock of a writer. A caller asks for a *full* compaction, which
-//! obtains the lock, and leaves one segment in each range. `strategy` chooses the segments, `run` rewrites
-//! them, and `stall` holds upserts back while compactions are behind. Must not know the journal and
-//! memtables.
+//! compactions go further. Both run only while this process has the writer lock. A caller asks for a *full*
+//! compaction, which obtains the lock. It leaves one segment in each range, or several where a range has more
+//! rows than a segment may have. `strategy` chooses the segments, `run` rewrites them, and `stall` holds
+//! upserts back while compactions are behind. Must not know the journal and memtables.
 //!
 //! Invariants: one compaction runs at a time in a store. The new segments replace their inputs in one
 //! publication. Where a retention became longer or an input was removed meanwhile, the result is dropped and
 //! made again. A compaction that drops expired rows raises the retention watermark of the other segments. No
-//! compaction mixes rows of two epochs.
+//! compaction mixes rows of two epochs: those before the begin of a replace, and those after it.
 
 use super::run::{CompactionJob, run};
 use super::segment_stats::{oldest_kept, segment_stats};

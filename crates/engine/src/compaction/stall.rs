@@ -2,11 +2,12 @@
 //!
 //! Without a bound, lookups get slower for as long as rows come faster than they are compacted. The stall
 //! level is the number of segments that the worst range has above 64. Each commit is slowed down in
-//! proportion to its bytes and this level. Above 256 segments of a range, upserts wait for compactions, which run
-//! in a thread of their own. Loads are not slowed down: after their commit they compact some of the backlog.
-//! One more stall is not decided here: `write_path` waits for flushes while all memtables are full. The
-//! metrics count the three separately (`metrics::Stall`). Must not know rows or the journal. Invariant: only
-//! ranges that a compaction would help count, so no write waits in vain.
+//! proportion to its bytes and this level. Above 256 segments of a range, upserts wait for compactions, which
+//! run in a thread of their own. Loads are not slowed down: after their commit they compact some of the
+//! backlog. One more stall is not decided here: `write_path` waits for flushes while all memtables are full.
+//! The metrics count slowdowns, waits for compactions and waits for flushes separately (`metrics::Stall`).
+//! Must not know rows or the journal. Invariant: only ranges that a compaction would help count, so no write
+//! waits in vain.
 
 use super::compactor::Compactor;
 use super::segment_stats::{oldest_kept, segment_stats};

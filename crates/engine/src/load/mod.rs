@@ -1,7 +1,7 @@
 //! Bulk load: from batches to published segments, without the journal.
 //!
-//! 1. `partition`: threads pull batches of judged rows, pack these, and put every row into two hash
-//!    partitions: the partition of its id, and the partition of its partner_id.
+//! 1. `partition`: threads pull batches of judged rows and pack these. Every row goes into two hash
+//!    partitions: that of its id, and that of its partner_id.
 //! 2. `spill`: full buffers go to spill files, one for 16 partitions.
 //! 3. `pipeline`: threads take partitions, sort their rows in memory and write segments.
 //!

@@ -1,7 +1,7 @@
 //! The first half of a load: rows go to hash partitions.
 //!
-//! Each row ([`crate::encoding::rows`]) is kept twice: in the partition of its id with the id as key, and in
-//! the partition of its partner_id with the partner_id as key. Full buffers go to `spill`.
+//! Each row ([`crate::encoding::rows`]) is kept twice, once for each direction. The key of the direction, id
+//! or partner_id, decides the hash partition. Full buffers go to `spill`.
 
 use super::spill::{Spill, SpillChunk};
 use crate::cpu;

@@ -1,5 +1,6 @@
-//! The spill files of a load: full buffers of rows, and parts beyond the session's memory, until their hash
-//! partition is sorted.
+//! The spill files of a load. `partition` writes a buffer when it is full; `staged_write` writes parts that
+//! exceed the session's memory. `pipeline` reads them to sort. A file has 16 hash partitions of one
+//! direction.
 
 use super::staging::StagingFiles;
 use crate::disk::Disk;

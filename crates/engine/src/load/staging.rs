@@ -1,8 +1,8 @@
-//! The temporary files of one load, in the folder of scratch files or in the folder of a shared session.
-//! Their names begin with the identity of the load.
+//! The temporary files of one load: in `scratch/`, or in `staging/SESSION/` for a shared session
+//! (`versions::session_folder`). Their names begin with the identity of the load.
 //!
-//! A lock file among them is locked as long as the load lives, also in a process that is not the writer: the
-//! holder of the writer lock removes the files of loads that are dead. Must not know what the files are for.
+//! The load holds a lock file among them for as long as it lives, in any process. The next holder of the
+//! writer lock removes the files whose lock is free. Must not know what the files are for.
 
 use crate::disk::{Disk, Lock, io_error};
 use crate::identity::Identity;

@@ -1,8 +1,8 @@
 //! The rows of one key in one segment, newest first.
 //!
-//! A cursor gives rows as they are stored, or after [`RowCursor::visible`] without hidden ones: rows that
-//! tombstones hide, and rows below the segment's retention watermark. This is the one place that leaves them out
-//! of answers. A segment without hidden rows costs no check. Must not know other segments, `keep` or windows.
+//! A cursor returns all stored rows. After [`RowCursor::skipping_hidden`] it skips hidden rows: those that
+//! tombstones hide, and those below the segment's retention watermark. No other place leaves them out of
+//! answers. A segment without hidden rows costs no check. Must not know other segments, `keep` or windows.
 //! Invariant: a page is verified before a row of it is given.
 
 use crate::encoding::Packed;

@@ -2,10 +2,11 @@
 //!
 //! 1. `population`: identifiers are packed, hashed and divided into hash partitions; each partition is
 //!    sorted by hash, which is the order of the segments.
-//! 2. `probe`: partition by partition, every segment is read in that order. So the join is a merge:
-//!    sequential reads, no search from the top. Its results are hits.
+//! 2. `probe`: partition by partition, its keys are found in every segment, in that order. So it reads
+//!    each block that it needs once, front to back. Its results are hits.
 //! 3. `count`: hits are counted. Dates and values are read only where they decide: for keys with rows in
-//!    several segments or hidden ones, for several rows with `keep="all"`, and for windows.
+//!    several segments, for segments with hidden rows, for several rows with `keep="all"`, and for
+//!    windows.
 //! 4. `output`: hits become Arrow batches, whenever the caller asks.
 //!
 //! A positional match also keeps the number of each population row before its identifier, and the state of

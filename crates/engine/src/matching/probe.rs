@@ -1,8 +1,9 @@
 //! Finds the keys of a population partition in the segments.
 //!
-//! Both are in the order of the hash, so each block is read once and blocks come in order. Entries go in
-//! chunks. First the fingerprints of a whole chunk are searched, and the candidate keys are prefetched; then
-//! those keys are compared.
+//! Both are in the order of the hash, so each block is read once and blocks come in order. It takes a chunk
+//! of identifiers at a time. First it searches their fingerprints and prefetches the candidate keys; then
+//! it compares whole keys. Hits go to `count`. Must not know where the population comes from. Invariant:
+//! where a fingerprint fits and no key does, the block's key page is verified.
 
 use super::context::MatchContext;
 use super::count::count;

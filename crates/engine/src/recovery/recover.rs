@@ -1,9 +1,10 @@
 //! Recovery of a store that does not open: from its readable parts it makes a store that opens.
 //!
 //! A segment that is missing, or whose header is damaged, is rebuilt from the other direction. A damaged
-//! journal is rewritten without the damage. All of it is published in one change of the manifest. So there is
-//! never a store that opens and has lost something. The manifest and the tombstones exist once: a store
-//! without them has to be restored from a backup.
+//! journal is rewritten without the damage. All of it is published in one change of the manifest, so no store
+//! opens that is recovered in part. Rows that neither direction has are lost only if the caller accepts it,
+//! and are reported. The manifest and the tombstones exist once: a store without them has to be restored from
+//! a backup.
 
 use super::rewrite::{rewrite, would_lose};
 use crate::encoding::HashSeed;

@@ -13,7 +13,8 @@
 //! verified at every read. The checksum of a key page is verified only after a mismatch. A key is found by
 //! its hash, so a damaged key shows as a fingerprint that fits and a key that does not.
 //!
-//! Must not know tables: merging segments is for `lookup` and `matching`.
+//! Must not know other segments, manifests or versions. The rules of a table come as `RowRules`. Merging
+//! segments is for `lookup` and `matching`.
 
 mod block;
 mod builder;

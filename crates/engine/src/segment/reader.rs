@@ -1,4 +1,6 @@
-//! An open segment.
+//! An open segment: a mapped file, or bytes in memory. Finds a key by its block, its fingerprint and its
+//! bytes. Knows whether some rows may be hidden, not which. Invariant: header and directory are verified
+//! when it opens.
 
 use super::page::verify;
 use super::{Block, Damage, Header, PAGE_ROWS, Region, SegmentInfo, checksum};

@@ -9,6 +9,7 @@
 //! STORE/journal/*.log     upserted rows that are in no segment yet
 //! STORE/segments/*.his    the load history; immutable
 //! STORE/checkpoints/*     versions for readers in other processes, each a store of hard links
+//! STORE/staging/SESSION/* a shared write session, which several processes stage
 //! STORE/scratch/*         files of write sessions and repairs that run (those of a match are in
 //!                         TMPDIR)
 //! ```

@@ -1,5 +1,6 @@
-//! Catching up with what other processes, running or dead, have published and written to the journal. So a store
-//! opens after a crash (crash recovery).
+//! Crash recovery, and the refresh of readers: reads the manifest and the journal that other processes,
+//! running or dead, have written. Damage is an error; `recovery` repairs it. Invariant: new rows are
+//! visible only after all files were read without error.
 
 use super::paths::list;
 use super::{JournalPosition, JournalPositions, Manifest, MemtableSet, OpenSegments, VersionSet};

@@ -2,8 +2,11 @@
 //!
 //! A [`StoreVersion`] is immutable: open segments and memtables. Readers keep the version that they have, and
 //! its files with it. The [`VersionSet`] has the current version; `publish` replaces it, together with the
-//! manifest on disk. `catch_up` reads what other processes published, also after a crash. Must not know who
-//! writes, and why a version changes.
+//! manifest on disk. `catch_up` reads what other processes published, also after a crash.
+//!
+//! `manifest`, `table_entry`, `history` and `lock_note` are files of the store; `session_folder` has shared
+//! sessions. `stored_file` and `orphans` remove files. `clock` decides whether rows may expire. Must not know
+//! how rows are made, and why a version changes.
 
 mod catch_up;
 mod clock;

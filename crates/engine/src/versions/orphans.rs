@@ -1,7 +1,8 @@
-//! Files that no manifest names: a killed writer or a failed operation left them.
+//! What dead processes leave, and the next writer removes: files that no manifest names, scratch files and
+//! old checkpoints. It also ends the replaces of dead sessions.
 //!
-//! Where a writer finds no note of this store in LOCK, such files may be all that is left of a newer state.
-//! They then stay until a person removes them: later notes say so ([`LockNote::kept_before`]).
+//! Where a writer finds no note of this store in LOCK, unnamed files may be all that is left of a newer
+//! state. They then stay until a person removes them: later notes say so ([`LockNote::kept_before`]).
 
 use super::paths::{
     CHECKPOINTS, JOURNAL, LOCK, SCRATCH, SEGMENTS, checkpoint_until, list, session_of, staging_lock,

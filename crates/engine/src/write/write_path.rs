@@ -1,11 +1,15 @@
-//! The write path: how a batch becomes durable, then visible.
+//! The write path: how upserts become durable and visible.
 //!
-//! A batch waits first while compactions are far behind (`compaction::stall`). A group of batches
-//! ([`super::GroupCommit`]) is one record of the journal; it waits here while all memtables are full. When the
-//! record is durable, its rows go into the memtables, and then readers see all of them at once.
+//! A batch waits while compactions are far behind (`compaction::stall`). A group of batches
+//! ([`super::GroupCommit`]) waits here while all memtables are full. The group is one record of the
+//! journal. If a batch of it has `Durability::Always`, the record is synced before its rows are visible.
+//! Otherwise the rows are visible at once, and a thread syncs the record in time.
 //!
-//! A set of memtables belongs to one journal file. When it has taken half of the memory limit, a new file
-//! is begun and the old set is flushed ([`super::Flusher`]).
+//! A set of memtables belongs to one journal file. At half of the memory limit a new file begins, and
+//! [`super::Flusher`] flushes the old set.
+//!
+//! Must not know how rows are read. Invariants: readers see all rows of a group at once. After a failed
+//! sync this process accepts no upsert until the store is opened again.
 
 use super::journal_writer::ActiveJournal;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
@@ -73,8 +77,8 @@ impl WritePath {
         }
     }
 
-    /// Adds observations. When this returns they are durable, and visible to every later read in this
-    /// process. After an error, whole batches may have been added.
+    /// Adds observations. When this returns they are visible to every later read in this process, and as durable
+    /// as `durability` says. After an error, whole batches may have been added.
     pub(crate) fn upsert(
         self: &Arc<WritePath>,
         table: Identity,

@@ -222,7 +222,7 @@ impl Copy<'_> {
             ErrorKind::Differs,
             format!(
                 "table {name} of the destination has {} rows (checksum {:032x}), the source has {} \
-                 ({:032x}); {} of {SCAN_RANGES} parts differ: {why}",
+                 ({:032x}); {} of {SCAN_RANGES} scan ranges differ: {why}",
                 destination.rows,
                 destination.hash,
                 source.rows,

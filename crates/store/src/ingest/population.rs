@@ -1,5 +1,5 @@
-//! Populations: the rule that a population with rows has identifiers, or at least nulls. Must not know any
-//! backend.
+//! Checks a population as it passes: one with malformed rows and no identifier is an error at its
+//! end. A positional match never fails so, because each row has a state. Must not know any backend.
 
 use super::ids::population_ids;
 use super::source::{BatchSource, SourceBatch};
