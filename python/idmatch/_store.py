@@ -271,12 +271,12 @@ class Store:
         return StoreStatus(pinned, oldest, is_checkpoint, is_writer, error)
 
     def metrics(self) -> str:
-        """The figures of this process about the store, as OpenMetrics text, which Prometheus reads.
+        """The metrics of this process about the store, as OpenMetrics text for Prometheus.
 
         There are its calls by kind. In a directory there are memtable, journal, flushes,
         compactions, write stalls and bytes that snapshots hold; on servers requests by node,
-        retries and connections. The reference of metrics explains each figure. No figure is of a
-        table or an identifier.
+        retries and connections. The reference of metrics explains each of them. None is of a table
+        or an identifier.
 
         Cost: a look at each table of a directory; no rows are read.
         """

@@ -184,12 +184,12 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         help="do not read every file of the backup first; opens its files' headers only",
     )
     exporter = command(
-        "exporter", "Answer Prometheus with the figures of a store, beside any writer."
+        "exporter", "Expose the metrics of a store for Prometheus, beside any writer."
     )
     _add_store(exporter)
     add_exporter(exporter)
     cluster = command(
-        "cql-exporter", "Answer Prometheus with what the Cassandra nodes of an address tell."
+        "cql-exporter", "Expose the metrics of the Cassandra nodes of an address for Prometheus."
     )
     _add_store(cluster)
     add_exporter(cluster)

@@ -76,7 +76,7 @@ def add_exporter(exporter: ArgumentParser) -> None:
         "--listen",
         metavar="HOST:PORT",
         default=_DEFAULT,
-        help=f"where Prometheus asks (default: {_DEFAULT}); there is no access control",
+        help=f"where Prometheus scrapes (default: {_DEFAULT}); there is no access control",
     )
 
 
@@ -85,7 +85,7 @@ def add_metrics(upsert: ArgumentParser) -> None:
     upsert.add_argument(
         "--metrics",
         metavar="HOST:PORT",
-        help="with -, answer Prometheus there with the figures of this process, while the stream "
+        help="with -, expose the metrics of this process there for Prometheus, while the stream "
         "lasts",
     )
 
