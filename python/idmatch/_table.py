@@ -101,8 +101,8 @@ class Table(TableReads):
         table is as it was. In a directory only: on servers, load into a new table, and exchange the
         names of both.
 
-        A `key` of at most 128 bytes names the load, for retries: for 24 h a load of this table with
-        the same key reads nothing, and returns the figures of the first (`repeated`).
+        `key` is an idempotency key of at most 128 bytes: for 24 h a load of this table with the
+        same key reads nothing, and returns the counts of the first (`repeated`).
 
         Raises SourceError when the source cannot be read, is damaged, or changed while it was read.
         Raises InvalidArgument when a column is missing or cannot be guessed, or for the key of
