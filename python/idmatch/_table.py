@@ -89,7 +89,7 @@ class Table(TableReads):
         must not exist yet, or a file in `<store>.rejects/` (for servers in
         `$XDG_STATE_HOME/idmatch/rejects/`), which stays 30 days. With `strict` the first bad row
         raises BadInput, and so do more than `max_rejects` rows, a number or a share such as "1%".
-        Then nothing is loaded: for servers, rows wait in a temporary file until all are judged.
+        Then nothing is loaded: for servers, rows wait in a temporary file until all are validated.
 
         A column of lists is a row for each of its values, as in SQL's UNNEST; one column may have
         lists.
