@@ -2,14 +2,17 @@
 //!
 //! Invariant: no number becomes a date that its writer cannot have meant. A bare number is a date only if it
 //! is one as written, or as milliseconds near the present; otherwise the reason names the unit that would fit.
+//! A reason has no value, only its form: a column that was named by mistake may have identifiers.
 
-use crate::SeenAt;
+use crate::{SeenAt, SeenAtError};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, civil, fmt::strtime};
 
 /// 2001-01-01T00:00:00Z: no bare number of milliseconds is older.
 const OLDEST_BARE_MILLIS: i64 = 978_307_200_000;
 const DAY_MILLIS: i64 = 86_400_000;
+/// Characters of a form.
+const FORM_CHARS: usize = 40;
 
 /// How dates are written. The default is ISO 8601 in UTC.
 #[derive(Debug, Clone, Default)]
@@ -56,7 +59,7 @@ pub enum DateRulesError {
     Zone(String),
 }
 
-/// Why a value is no date by these rules.
+/// Why a value is no date by these rules, without the value.
 pub type NoDate = String;
 
 impl DateRules {
@@ -79,14 +82,16 @@ impl DateRules {
     /// The instant of a text.
     ///
     /// # Errors
-    /// The reason, with the text.
+    /// The reason, with the form of the text.
     pub fn text(&self, text: &str, now: SeenAt) -> Result<SeenAt, NoDate> {
         match &self.format {
             Some(DateFormat::Epoch(unit)) => epoch_text(text, *unit),
             Some(DateFormat::Pattern(pattern)) => self.by_pattern(text, pattern),
             None => match text.parse::<i64>() {
                 Ok(number) if is_bare(text) => self.bare(number, now),
-                _ if is_bare(text) => Err(format!("is no date: {text} is no number of any unit")),
+                _ if is_bare(text) => {
+                    Err(format!("is no date: {} is no number of any unit", form_of(text)))
+                }
                 _ => self.iso(text),
             },
         }
@@ -95,7 +100,7 @@ impl DateRules {
     /// The instant of a number.
     ///
     /// # Errors
-    /// The reason, with the number.
+    /// The reason, with the number of digits.
     pub fn number(&self, number: i64, now: SeenAt) -> Result<SeenAt, NoDate> {
         match &self.format {
             Some(DateFormat::Epoch(unit)) => checked(unit.millis_of(number)),
@@ -122,21 +127,27 @@ impl DateRules {
             return local(civil, zone);
         }
         SeenAt::parse(text).map_err(|e| match e {
-            crate::SeenAtError::NotADate(_) => format!("is no date: {e}"),
-            _ => format!("is out of range: {e}"),
+            SeenAtError::NotADate(_) => {
+                format!("is no date: its form is {:?}; {}", form_of(text), e.reason())
+            }
+            _ => format!("is out of range: {}", e.reason()),
         })
     }
 
     fn by_pattern(&self, text: &str, pattern: &str) -> Result<SeenAt, NoDate> {
-        let misfit = |e: jiff::Error| format!("is no date: {text:?} does not fit {pattern:?}: {e}");
+        // jiff's own texts may repeat the value.
+        let wrong =
+            |why: &str| format!("is no date: its form is {:?}; {why} {pattern:?}", form_of(text));
+        let misfit = |_| wrong("it does not fit");
+        let no_day = |_| wrong("there is no such day or time; it is read by");
         let parsed = strtime::parse(pattern, text).map_err(misfit)?;
         if parsed.offset().is_some() || parsed.timestamp().is_some() {
-            let instant = parsed.to_timestamp().map_err(misfit)?;
+            let instant = parsed.to_timestamp().map_err(no_day)?;
             return checked(instant.as_nanosecond().div_euclid(1_000_000) as i64);
         }
-        let date = parsed.to_date().map_err(misfit)?;
+        let date = parsed.to_date().map_err(no_day)?;
         let time = match parsed.hour().is_some() {
-            true => parsed.to_time().map_err(misfit)?,
+            true => parsed.to_time().map_err(no_day)?,
             false => civil::Time::midnight(),
         };
         self.local(date.to_datetime(time))
@@ -161,6 +172,7 @@ impl DateRules {
             return checked(number);
         }
         let unit = TIME_UNITS.into_iter().find(|unit| fits(unit.millis_of(number)));
+        let number = form_of(&number.to_string());
         Err(match unit {
             Some(TimeUnit { name, long_name, .. }) => {
                 format!("is no date: {number} looks like {long_name}; say --date-format {name}")
@@ -217,7 +229,7 @@ fn as_digits(number: i64) -> Option<civil::Date> {
 
 /// A number since 1970 as text; seconds may have a fraction.
 fn epoch_text(text: &str, unit: TimeUnit) -> Result<SeenAt, NoDate> {
-    let wrong = || format!("is no date: {text:?} is no number of {}", unit.long_name);
+    let wrong = || format!("is no date: {:?} is no number of {}", form_of(text), unit.long_name);
     let (whole, fraction) = match text.split_once('.') {
         Some((whole, fraction))
             if unit.millis > 1
@@ -249,7 +261,24 @@ fn local(civil: civil::DateTime, zone: &TimeZone) -> Result<SeenAt, NoDate> {
 }
 
 fn checked(millis: i64) -> Result<SeenAt, NoDate> {
-    SeenAt::from_millis(millis).map_err(|e| format!("is out of range: {e}"))
+    SeenAt::from_millis(millis).map_err(|e| format!("is out of range: {}", e.reason()))
+}
+
+/// The form of a text: letters as `a`, digits as `0`, the first 40 characters.
+fn form_of(text: &str) -> String {
+    let mut form: String = text.chars().take(FORM_CHARS).map(form_of_char).collect();
+    if text.chars().nth(FORM_CHARS).is_some() {
+        form.push_str("...");
+    }
+    form
+}
+
+fn form_of_char(char: char) -> char {
+    match char {
+        _ if char.is_numeric() => '0',
+        _ if char.is_ascii() && !char.is_alphabetic() => char,
+        _ => 'a',
+    }
 }
 
 fn out_of_range(millis: i64, error: jiff::Error) -> NoDate {
@@ -280,7 +309,7 @@ mod tests {
         let day_first = |text| read(Some("%d/%m/%Y"), None, text);
         assert_eq!(day_first("03/11/2026").unwrap(), "2026-11-03T00:00:00.000Z");
         let misfit = day_first("2026-11-03").unwrap_err();
-        assert!(misfit.contains("\"2026-11-03\"") && misfit.contains("%d/%m/%Y"), "{misfit}");
+        assert!(misfit.contains("\"0000-00-00\"") && misfit.contains("%d/%m/%Y"), "{misfit}");
         assert!(day_first("31/02/2026").is_err());
         let zoned =
             read(Some("%Y-%m-%d %H:%M:%S %z"), Some("Europe/Paris"), "2026-03-01 10:00:00 +0200");

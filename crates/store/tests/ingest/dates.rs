@@ -83,14 +83,8 @@ fn below_a_millisecond_is_cut_towards_the_past() {
         dates_taken(Arc::new(nanos)),
         ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.000Z"]
     );
-    assert_rejected(
-        Arc::new(TimestampMicrosecondArray::from(vec![-1])),
-        &[(1, "-1 ms is before 1970")],
-    );
-    assert_rejected(
-        Arc::new(TimestampNanosecondArray::from(vec![-1])),
-        &[(1, "-1 ms is before 1970")],
-    );
+    assert_rejected(Arc::new(TimestampMicrosecondArray::from(vec![-1])), &[(1, "is before 1970")]);
+    assert_rejected(Arc::new(TimestampNanosecondArray::from(vec![-1])), &[(1, "is before 1970")]);
 }
 
 #[test]
@@ -106,7 +100,7 @@ fn a_day_ahead_is_the_limit() {
     let limit = 1_772_496_000_000; // 2026-03-03T00:00:00Z, a day after the clock of the tests
     let column = TimestampMillisecondArray::from(vec![limit, limit + 1]);
     assert_eq!(dates_taken(Arc::new(column.clone())), ["2026-03-03T00:00:00.000Z"]);
-    let reason = "is out of range: 2026-03-03T00:00:00.001Z is more than one day in the future";
+    let reason = "is out of range: it is more than one day in the future";
     assert_eq!(dates_rejected(Arc::new(column)), [(2, reason.to_owned())]);
 }
 
@@ -186,15 +180,23 @@ fn text_that_is_no_date() {
     let rejected = dates_rejected(texts(&texts_of_no_date));
     assert_eq!(rejected.len(), texts_of_no_date.len(), "{rejected:?}");
     for ((_, reason), text) in rejected.iter().zip(texts_of_no_date) {
-        assert!(
-            reason.starts_with(&format!("is no date: {text:?} is not an ISO 8601 date")),
-            "{reason}"
-        );
+        // Its form, and nothing that could be an identifier.
+        let form: String = text
+            .chars()
+            .map(|c| {
+                if c.is_alphabetic() {
+                    'a'
+                } else if c.is_numeric() {
+                    '0'
+                } else {
+                    c
+                }
+            })
+            .collect();
+        let start = format!("is no date: its form is {form:?}; it is not an ISO 8601 date");
+        assert!(reason.starts_with(&start), "{reason}");
     }
-    assert_rejected(
-        texts(&["1969-12-31T23:59:59Z"]),
-        &[(1, "is out of range: -1000 ms is before 1970")],
-    );
+    assert_rejected(texts(&["1969-12-31T23:59:59Z"]), &[(1, "is out of range: it is before 1970")]);
     let bytes: ArrayRef = Arc::new(BinaryArray::from_iter_values([b"2026\xff"]));
     assert_rejected(bytes, &[(1, "is no date")]);
 }

@@ -59,7 +59,7 @@ fn rejects_name_source_row_first_wrong_column_and_reason() {
         column,
         reason: reason.to_owned(),
     };
-    let no_date = "is no date: \"never\" is not an ISO 8601 date or time, \
+    let no_date = "is no date: its form is \"aaaaa\"; it is not an ISO 8601 date or time, \
                    such as 2026-03-01 or 2026-03-01T12:30:00Z";
     assert_eq!(
         rejects.0,
