@@ -4,6 +4,7 @@ python scripts/reference.py           writes them
 python scripts/reference.py --check   fails where a page is not what would be written
 """
 
+import argparse
 import inspect
 import os
 import re
@@ -16,8 +17,8 @@ from idmatch._cli import _commands
 from idmatch._cli._parser import parser
 
 PAGES = Path(__file__).parent.parent / "docs" / "reference"
-_PRIVATE_MODULE = re.compile(r"\b(?:idmatch|collections|datetime)\.(?:_\w+\.|abc\.)?")
-_QUOTED_TYPE = re.compile(r"(: |-> )'([^']*)'")
+_PRIVATE_MODULE = re.compile(r"\b(?:(?:idmatch|collections|datetime)\.(?:_\w+\.|abc\.)?|_\w+\.)")
+_QUOTED_TYPE = re.compile(r"(: |-> )(['\"])(.*?)\2(?=$| =|,|\))")
 _LINE = 96
 _FIELD_DOC = re.compile(r'^    (\w+): [^\n]*\n    """(.*?)"""', re.MULTILINE | re.DOTALL)
 
@@ -55,10 +56,10 @@ def _api() -> Iterator[str]:
 
 def _class(name: str, found: type) -> Iterator[str]:
     yield f"## {name}\n\n{_doc(found)}\n"
+    described = dict(_FIELD_DOC.findall(inspect.getsource(found)))
     fields = getattr(found, "_fields", ())
-    if fields:
-        described = dict(_FIELD_DOC.findall(inspect.getsource(found)))
-        for field in fields:
+    if shown := fields or described:
+        for field in shown:
             yield f"- `{field}`: {_one_line(described.get(field, ''))}"
         yield ""
     for member, value in _members(found):
@@ -105,11 +106,14 @@ def _call(name: str, function: object) -> str:
 
 def _plain(signature: str) -> str:
     """Types without their modules, and without quotes."""
-    return _PRIVATE_MODULE.sub("", _QUOTED_TYPE.sub(r"\1\2", signature).replace("'", '"'))
+    return _PRIVATE_MODULE.sub("", _QUOTED_TYPE.sub(r"\1\3", signature).replace("'", '"'))
 
 
 def _doc(found: object) -> str:
-    return (inspect.getdoc(found) or "").replace("<", "&lt;")
+    """Its docstring. Code spans, every other part between backticks, need no escapes."""
+    parts = (inspect.getdoc(found) or "").split("`")
+    parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _one_line(text: str) -> str:
@@ -126,6 +130,10 @@ def _help() -> Iterator[str]:
     )
     for name, command in dict(subparsers.choices or {}).items():
         yield f"## {name}\n\n```text\n{command.format_help().rstrip()}\n```\n"
+        for action in command._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for below, parsed in action.choices.items():
+                    yield f"### {name} {below}\n\n```text\n{parsed.format_help().rstrip()}\n```\n"
 
 
 if __name__ == "__main__":

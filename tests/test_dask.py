@@ -293,7 +293,7 @@ def test_without_dask_the_extra_is_named() -> None:
     program = "import sys; sys.modules['dask'] = None; import idmatch.dask"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "MissingExtra" in ran.stderr
-    assert "pip install 'idmatch[dask]'" in ran.stderr
+    assert "install idmatch with its extra 'dask'" in ran.stderr
 
 
 @pytest.mark.usefixtures("scheduler")

@@ -194,7 +194,7 @@ def test_commands_are_in_the_reference() -> None:
         text = section(page, f"idmatch {name}")
         assert set(_OPTION.findall(text)) - everywhere == set(options(command)) - everywhere, name
         assert [action for action in subcommands(command) if f"`{action}" not in text] == []
-    assert everywhere <= set(_OPTION.findall(section(page, "Options of every command")))
+    assert everywhere <= set(_OPTION.findall(section(page, "Common options")))
 
 
 def test_address_options_are_in_the_reference() -> None:

@@ -231,6 +231,6 @@ def test_a_missing_program_is_told_before_anything_starts(cli: Cli, lab: LabCli)
     cli.program = f"import sys; sys.modules['pyspark'] = None; {cli.program}"
     ran = lab("up", "--with", "hdfs,spark", "--network", NETWORK)
     assert ran.code == 1
-    assert "pip install 'idmatch[spark]'" in ran.err
+    assert "install idmatch with its extra 'spark'" in ran.err
     assert "starting" not in ran.err
     assert lab("status").out.startswith("no lab in")

@@ -47,7 +47,8 @@ class InvalidArgument(Error, ValueError):
 
 
 class BadInput(Error, ValueError):
-    """An input row breaks the rules, and `strict` is set. Or a population has malformed rows and no
+    """An input row breaks the rules and `strict` is set, or more than `max_rejects` rows do. Or a
+    value of `upsert_one` or `erase` is no identifier, or a population has malformed rows and no
     identifier.
     """
 
@@ -191,6 +192,6 @@ class Internal(Error):
 
 
 class MissingExtra(Error, ImportError):
-    """A package of an extra is missing; `pip install 'idmatch[...]'` installs it."""
+    """A package of an extra is missing. The message names the extra."""
 
     code = "missing-extra"

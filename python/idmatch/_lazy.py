@@ -41,6 +41,6 @@ class LazyModule:
                 raise
             raise MissingExtra(
                 f"this needs {package}, which is not installed; "
-                f"run: pip install 'idmatch[{_EXTRAS[package]}]'"
+                f"install idmatch with its extra {_EXTRAS[package]!r}"
             ) from error
         return getattr(module, attribute)

@@ -277,7 +277,8 @@ class TableReads:
         identifiers and pairs are then sums over segments: if segments overlap, they are upper
         bounds, and `is_exact` is False. `count` counts them, which reads the whole table once in
         each direction. Servers have no metadata about rows: without `count`, all figures come from
-        a sample of 16 partitions in each direction, scaled to the number of partitions.
+        a sample of 16 buckets of each direction and up to 64 hot keys, scaled to all of them. With
+        `count`, the rows of each hot key are extrapolated from one of its shards.
         """
         if count:
             with recorded(self._recorder, "count", self.name) as run:

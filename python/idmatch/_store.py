@@ -60,7 +60,8 @@ def open(
     With `record`, each load, commit, match, erasure and count appends a line to `<store>.runs/`
     (for servers, in `$XDG_STATE_HOME/idmatch/runs/`), where it stays 90 days. While the process
     writes a directory, it also replaces `writer.json` there every 2 s. `idmatch exporter` and
-    `idmatch tables` read both. The command line always records.
+    `idmatch tables` read both. The command line always records these, and upserts of files and
+    streams.
 
     A store and its tables can be pickled. The pickle has the address, secrets included, and these
     arguments. A process that unpickles it opens the store itself, once, until the process ends.

@@ -66,8 +66,8 @@ class Table(TableReads):
         """Adds observations; in a directory, all or nothing. On servers, a load that fails may have
         added a part; repeating it is safe.
 
-        `source` is a Parquet or ORC file, CSV or JSON lines (.jsonl, .ndjson; both plain, .gz, .zst
-        or .bz2), a glob, a directory, a URL of a filesystem that pyarrow opens, a list of these, or
+        `source` is a Parquet or ORC file, CSV or JSON lines (.jsonl, .ndjson, .json; both plain,
+        .gz, .zst, .bz2 or .lz4), a glob, a directory, a URL of a filesystem that pyarrow opens, a list of these, or
         an object that speaks the Arrow PyCapsule protocol: pyarrow, polars, pandas, a DuckDB
         relation, a MatchResult. It is streamed. `columns` names its columns in the order id,
         partner_id, seen_at, or is a dict with these keys. A column whose name is None, empty or
@@ -89,7 +89,8 @@ class Table(TableReads):
         must not exist yet, or a file in `<store>.rejects/` (for servers in
         `$XDG_STATE_HOME/idmatch/rejects/`), which stays 30 days. With `strict` the first bad row
         raises BadInput, and so do more than `max_rejects` rows, a number or a share such as "1%".
-        Then nothing is loaded: for servers, rows wait in a temporary file until all are validated.
+        Then nothing is loaded. On servers, `max_rejects` keeps all rows in a temporary file until
+        they are valid, and `strict` keeps them in memory.
 
         A column of lists is a row for each of its values, as in SQL's UNNEST; one column may have
         lists.

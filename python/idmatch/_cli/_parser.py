@@ -17,7 +17,8 @@ from ._watch import add_dashboard, add_exporter, add_metrics
 _SINCE = "start of the window, inside it: ISO 8601, or a period before now such as 90d or 13mo"
 _UNTIL = "end of the window, outside it: like --since"
 _FILES = (
-    "Parquet, ORC, CSV or .jsonl (.gz, .zst, .bz2): files, globs, directories or URLs; or a table "
+    "Parquet, ORC, CSV or JSON lines (.jsonl, .ndjson, .json), also as .gz, .zst, .bz2 or .lz4: "
+    "files, globs, directories or URLs; or a table "
     "of Hive: hive://HOST:10000/DATABASE/TABLE"
 )
 
@@ -161,18 +162,19 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         help="with --repair, go on with a MANIFEST that is older than the last one",
     )
     compact = command(
-        "compact", "Compact tables: rewrite them as few large segments, without expired rows."
+        "compact",
+        "Compact tables: rewrite them as few large segments, without expired and erased rows.",
     )
     _add_store(compact, writes=True)
     compact.add_argument("table", metavar="TABLE", nargs="?", help="compact this table only")
     _add_copy(command("copy", "Copy tables to another store, in a directory or on servers."))
     backup = command("backup", "Back up a store: copy a consistent snapshot of it.")
-    _add_store(backup)
+    _add_store(backup, place="a directory")
     backup.add_argument("destination", metavar="DEST", help="a directory that does not exist yet")
     checkpoint = command(
         "checkpoint", "Make a version of a store readable for other processes, for a while."
     )
-    _add_store(checkpoint)
+    _add_store(checkpoint, place="a directory")
     add_checkpoint(checkpoint)
     restore = command("restore", "Verify a backup, and restore it to a new directory.")
     restore.add_argument("source", metavar="SRC", help="the backup's directory")
@@ -187,14 +189,16 @@ def parser(commands: Mapping[str, Command]) -> argparse.ArgumentParser:
         "exporter", "Expose the metrics of a store for Prometheus, beside any writer."
     )
     _add_store(exporter)
-    add_exporter(exporter)
+    add_exporter(exporter, "127.0.0.1:7301")
     cluster = command(
         "cql-exporter", "Expose the metrics of the Cassandra nodes of an address for Prometheus."
     )
-    _add_store(cluster)
-    add_exporter(cluster)
+    _add_store(cluster, place="cql://HOST,HOST/KEYSPACE")
+    add_exporter(cluster, "127.0.0.1:7302")
     add_dashboard(command("dashboard", "Draw the dashboards of a Prometheus as one HTML page."))
-    add_lab(command("lab", "Run a Cassandra cluster on this machine, to try things out."))
+    add_lab(
+        command("lab", "Run Cassandra, HDFS, Hive, Spark or Prometheus on this machine, for tests.")
+    )
     add_sample(command("sample", "Make sample data: a population, a CRM and match tables."))
     return root
 
@@ -355,8 +359,12 @@ def _add_confirmation(command: argparse.ArgumentParser, effect: str) -> None:
     )
 
 
-def _add_store(command: argparse.ArgumentParser, writes: bool = False) -> None:
-    command.add_argument("store", metavar="STORE", help="a directory, or cql://HOST,HOST/KEYSPACE")
+def _add_store(
+    command: argparse.ArgumentParser,
+    writes: bool = False,
+    place: str = "a directory, or cql://HOST,HOST/KEYSPACE",
+) -> None:
+    command.add_argument("store", metavar="STORE", help=place)
     if writes:
         _add_wait(command)
 

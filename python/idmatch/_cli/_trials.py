@@ -8,9 +8,15 @@ from ._inputs import size
 def add_sample(sample: argparse.ArgumentParser) -> None:
     """The options of `idmatch sample`."""
     sample.add_argument("directory", metavar="DIR")
-    sample.add_argument("--people", metavar="N", type=size, default=1_000_000)
-    sample.add_argument("--partners", metavar="N", type=size, default=3)
-    sample.add_argument("--seed", metavar="N", type=int, default=7)
+    sample.add_argument(
+        "--people", metavar="N", type=size, default=1_000_000, help="people (default: 1M)"
+    )
+    sample.add_argument(
+        "--partners", metavar="N", type=size, default=3, help="match tables (default: 3)"
+    )
+    sample.add_argument(
+        "--seed", metavar="N", type=int, default=7, help="the same seed gives the same data"
+    )
     sample.add_argument("--overwrite", action="store_true", help="replace files that exist")
 
 

@@ -35,7 +35,6 @@ else:
 
 _DONE = 0
 _SHORTEST_SECONDS = 60
-_DEFAULT = "127.0.0.1:7301"
 
 
 def exporter(options: Namespace) -> int:
@@ -70,13 +69,13 @@ def _answer(figures: "Collector", listen: Listen, options: Namespace) -> int:
     return _DONE
 
 
-def add_exporter(exporter: ArgumentParser) -> None:
-    """The options of exporters after the store."""
+def add_exporter(exporter: ArgumentParser, default: str) -> None:
+    """The options of exporters after the store; `default` is where they listen."""
     exporter.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        default=_DEFAULT,
-        help=f"where Prometheus scrapes (default: {_DEFAULT}); there is no access control",
+        default=default,
+        help=f"where Prometheus scrapes (default: {default}); there is no access control",
     )
 
 

@@ -123,9 +123,9 @@ def _core_jar() -> Path:
     """The jar of Spark's core in the PySpark that is installed here."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
-        raise Error("spark needs PySpark: pip install 'idmatch[spark]'")
+        raise Error("spark needs PySpark: install idmatch with its extra 'spark'")
     home = Path(found.origin).parent
     jar = next((home / "jars").glob(f"{_CORE}*.jar"), None)
     if jar is None:
-        raise Error(f"the PySpark in {home} has no jars; pip install 'idmatch[spark]'")
+        raise Error(f"the PySpark in {home} has no jars; install idmatch with its extra 'spark'")
     return jar
