@@ -18,6 +18,7 @@ import idmatch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command_server import CommandServer
 from idmatch import _core
 from idmatch._times import Moment
 from kept_log import Kept
@@ -130,14 +131,12 @@ class Cli:
         return [sys.executable, "-c", self.program, *map(str, arguments)]
 
     def __call__(self, *arguments: object, stdin: str = "") -> Ran:
-        done = subprocess.run(
-            self.command(*arguments),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=self.home,
-            timeout=120,
-        )
+        words, folder, timeout = [str(word) for word in arguments], self.home, 120
+        if self.program is Cli.program:
+            done = CommandServer.of_this_process().run(words, folder, stdin, timeout)
+        else:
+            options = {"capture_output": True, "text": True, "timeout": timeout}
+            done = subprocess.run(self.command(*words), input=stdin, cwd=folder, **options)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(self, *arguments: object) -> Ran:

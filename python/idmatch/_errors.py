@@ -5,7 +5,7 @@ Error
 ├── BadInput (also ValueError)          a bad row with strict, or a population of malformed rows
 ├── SourceError                         an input file or stream cannot be read
 ├── TableNotFound (also KeyError)       no table of that name
-├── TableExists                         the name is taken: by a table with other options, or in a rename
+├── TableExists                         the name is of another table: on create, or in a rename
 ├── NotAStore                           nothing there, or something that is not a store
 ├── Busy                                another process writes this store
 ├── UnsupportedFormat                   made by a version that this one does not read

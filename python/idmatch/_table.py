@@ -67,13 +67,13 @@ class Table(TableReads):
         added a part; repeating it is safe.
 
         `source` is a Parquet or ORC file, CSV or JSON lines (.jsonl, .ndjson, .json; both plain,
-        .gz, .zst, .bz2 or .lz4), a glob, a directory, a URL of a filesystem that pyarrow opens, a list of these, or
-        an object that speaks the Arrow PyCapsule protocol: pyarrow, polars, pandas, a DuckDB
-        relation, a MatchResult. It is streamed. `columns` names its columns in the order id,
-        partner_id, seen_at, or is a dict with these keys. A column whose name is None, empty or
-        left out is guessed if exactly one fits; the report's `columns` has the names. Identifiers
-        of fixed-size binary, such as hashes, are read as lowercase hex; the report's `hex_columns`
-        names such columns.
+        .gz, .zst, .bz2 or .lz4), a glob, a directory, a URL of a filesystem that pyarrow opens, a
+        list of these, or an object that speaks the Arrow PyCapsule protocol: pyarrow, polars,
+        pandas, a DuckDB relation, a MatchResult. It is streamed. `columns` names its columns in the
+        order id, partner_id, seen_at, or is a dict with these keys. A column whose name is None,
+        empty or left out is guessed if exactly one fits; the report's `columns` has the names.
+        Identifiers of fixed-size binary, such as hashes, are read as lowercase hex; the report's
+        `hex_columns` names such columns.
 
         Dates are timestamps, dates, ISO 8601 text, or whole numbers that are a day (20261120) or
         milliseconds between 2001 and tomorrow. `date_format` names another way: a pattern of

@@ -1,0 +1,123 @@
+"""Runs the command `idmatch` in forks of one process, which has its packages imported.
+
+Each command is a process of its own, with its own arguments, folder, variables and streams. Only
+the import of its packages, which takes most of the time of a short command, is not repeated.
+"""
+
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+
+class CommandServer:
+    """The process that forks. It ends when the process that made it ends."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            program = [sys.executable, __file__, str(theirs.fileno())]
+            self._process = subprocess.Popen(program, pass_fds=[theirs.fileno()])
+
+    @classmethod
+    @functools.cache
+    def of_this_process(cls) -> "CommandServer":
+        """The only one of this process, made when it is first needed."""
+        return cls()
+
+    def run(
+        self, arguments: Sequence[str], folder: Path, stdin: str, timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Does with a command what `subprocess.run` does with a program. It may wait for another.
+
+        Raises:
+            TimeoutError: it ran for more than `timeout` seconds, and is killed.
+        """
+        # Standard input, output and error, and where the server tells of the process.
+        (given, stdin_end), *others = (os.pipe() for _ in range(4))
+        theirs = [given, *(end for _, end in others)]
+        request = {"arguments": arguments, "folder": str(folder), "environment": {**os.environ}}
+        socket.send_fds(self._requests, [json.dumps(request).encode()], theirs)
+        for number in theirs:
+            os.close(number)
+        with ExitStack() as ends:
+            streams = [ends.enter_context(open(number)) for number, _ in others]
+            threads = ends.enter_context(ThreadPoolExecutor(4))
+            pid = int(streams[2].readline())
+            threads.submit(_write, stdin_end, stdin)
+            reads = [threads.submit(stream.read) for stream in streams]
+            try:
+                out, err, status = [read.result(timeout) for read in reads]
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise
+            return subprocess.CompletedProcess(arguments, int(status), out, err)
+
+
+def _write(number: int, text: str) -> None:
+    """Writes and closes a pipe, whose other end may be closed already."""
+    with suppress(BrokenPipeError), open(number, "w") as stream:
+        stream.write(text)
+
+
+def _serve(requests: socket.socket) -> None:
+    """Forks for each request."""
+    import idmatch._cli  # noqa: F401 - before all forks
+
+    # A fork has only the thread that forks.
+    assert len(os.listdir("/proc/self/task")) == 1
+    # Nobody waits for the forks that watch.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, pipes, _, _ = socket.recv_fds(requests, 1 << 20, 4)
+        if not message:
+            return
+        if os.fork() == 0:
+            requests.close()
+            _watch(json.loads(message), pipes)
+        for number in pipes:
+            os.close(number)
+
+
+def _watch(request: dict, pipes: list[int]) -> None:
+    """Runs a command in another fork, and tells its process and its status."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, report = pipes
+    pid = os.fork()
+    if pid == 0:
+        os.close(report)
+        _run(request, streams)
+    for number in streams:
+        os.close(number)
+    os.write(report, f"{pid}\n".encode())
+    _, status = os.waitpid(pid, 0)
+    os.write(report, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def _run(request: dict, streams: list[int]) -> None:
+    from idmatch._cli import run
+
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    # As `python -c` has them.
+    sys.path[0] = ""
+    sys.argv = ["-c", *request["arguments"]]
+    run()
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
