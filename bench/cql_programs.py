@@ -72,7 +72,7 @@ class Contestant:
 # Ways of reading that idmatch is told to take instead of the one that it chooses: a name, and
 # the environment that says so (see cql_peers/idmatch_store.py).
 FORCED: dict[str, dict[str, str]] = {
-    reads: {"BENCH_MATCH_READS": reads} for reads in ("lists", "buckets")
+    reads: {"BENCH_MATCH_READS": reads} for reads in ("in_queries", "partition_scans")
 }
 
 _READS = ("match",)

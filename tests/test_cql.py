@@ -113,7 +113,7 @@ def test_all_ways_of_reading_a_population_agree(node: str, keep: Literal["last",
     with idmatch.open(told) as store:
         table = store.create_table("ways", keep=keep, expected_rows=64_000)
         table.load(observations(*((key, *row) for key, some in rows.items() for row in some)))
-    for reads in ("keys", "lists", "buckets", "auto"):
+    for reads in ("single_keys", "in_queries", "partition_scans", "auto"):
         with idmatch.open(f"{told}&match_reads={reads}") as store:
             result = store.table("ways").match(pa.table({"id": asked}))
             assert sorted(zip(*result.to_arrow().to_pydict().values(), strict=True)) == expected
@@ -121,10 +121,10 @@ def test_all_ways_of_reading_a_population_agree(node: str, keep: Literal["last",
             assert sum(step.keys for step in result.plan) == len(set(asked))
             # The load noted that it has more than a hundred rows.
             assert steps["hot keys"].keys == 1
-            if reads == "lists":
-                # At most a hundred in each, as few lists as may be for each of 16 buckets.
-                lists = steps["IN queries"]
-                assert lists.keys / 100 <= lists.requests < lists.keys / 100 + 16
+            if reads == "in_queries":
+                # At most a hundred in each, as few queries as may be for each of 16 buckets.
+                queries = steps["IN queries"]
+                assert queries.keys / 100 <= queries.requests < queries.keys / 100 + 16
 
 
 def test_upserts_merge_and_erasures_last(table: idmatch.Table) -> None:

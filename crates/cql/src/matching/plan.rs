@@ -109,10 +109,10 @@ impl<'k> Plan<'k> {
         let keys = others.len();
         let list = list_of(keys);
         let read = match planner.reads {
-            MatchReads::Keys => Read::Key,
+            MatchReads::SingleKeys => Read::Key,
             _ if keys <= 1 => Read::Key,
-            MatchReads::Lists => Read::Keys,
-            MatchReads::Buckets => Read::Bucket,
+            MatchReads::InQueries => Read::Keys,
+            MatchReads::PartitionScans => Read::Bucket,
             MatchReads::Auto => planner.cheaper(keys),
         };
         let at_once = match read {

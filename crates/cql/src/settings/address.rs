@@ -223,7 +223,7 @@ mod tests {
         let others = "datacenter=dc9&replication=2&read_consistency=one&write_consistency=two&\
              request_timeout=1s&timeout=2s&speculate_after=off&in_flight=3&\
              max_requests_per_second=4&tls_ca=a&tls_certificate=b&tls_key=c&\
-             tls_verify_hostname=off&hot_key_rows=6&match_reads=lists&\
+             tls_verify_hostname=off&hot_key_rows=6&match_reads=in_queries&\
              match_memory=7&metadata_ttl=6s";
         let changed = parse(&format!("cql://h/ids?{others}")).unwrap().effective();
         for (default, other) in effective.iter().zip(&changed) {

@@ -58,11 +58,11 @@ pub enum MatchReads {
     #[default]
     Auto,
     /// One key in a request.
-    Keys,
+    SingleKeys,
     /// IN queries.
-    Lists,
+    InQueries,
     /// Partition scans.
-    Buckets,
+    PartitionScans,
 }
 
 /// The files of TLS. They are read when the client connects.

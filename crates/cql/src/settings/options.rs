@@ -14,9 +14,9 @@ const MOST_PER_SECOND: u64 = 10_000_000;
 
 const MATCH_READS: [(&str, MatchReads); 4] = [
     ("auto", MatchReads::Auto),
-    ("keys", MatchReads::Keys),
-    ("lists", MatchReads::Lists),
-    ("buckets", MatchReads::Buckets),
+    ("single_keys", MatchReads::SingleKeys),
+    ("in_queries", MatchReads::InQueries),
+    ("partition_scans", MatchReads::PartitionScans),
 ];
 
 /// An option of an address.
@@ -176,7 +176,7 @@ pub(super) const OPTIONS: [AddressOption; 17] = [
     AddressOption {
         name: "match_reads",
         default: "auto",
-        about: "reads of a match: keys, lists (IN queries), buckets (partition scans), or auto for the \
+        about: "reads of a match: single_keys, in_queries, partition_scans, or auto for the \
          cheaper ones. For measurements",
         set: |s, text| one_of(text, &MATCH_READS).map(|value| s.match_reads = value),
         show: |s| name_of(&s.match_reads, &MATCH_READS).to_owned(),

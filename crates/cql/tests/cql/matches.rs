@@ -90,7 +90,7 @@ fn a_population_may_be_larger_than_memory() {
     let counts = [5_000, ids.iter().filter(is_there).count() as u64, expected.len() as u64];
     // Each of the 17 Arrow batches is read as one, with all 16 buckets; every four are; all are.
     for (options, batches) in [("&match_memory=1", 17), ("&match_memory=64k", 5), ("", 1)] {
-        let table = table("matches", &format!("&match_reads=buckets{options}"));
+        let table = table("matches", &format!("&match_reads=partition_scans{options}"));
         let given = found(&table, Population::of(&ids, 300));
         assert_eq!(given.1, counts, "{options}");
         assert_eq!(given.0, expected, "{options}");
@@ -159,9 +159,12 @@ fn rows_of_a_population_are_told_by_their_numbers() {
         outcomes().filter_map(|(row, outcome)| Some((row, *outcome.as_ref().err()?))).collect();
     let query = MatchQuery { positions: true, ..QUERY };
     // Many batches, whose rows wait in a file; lists of keys, and whole buckets; hot keys.
-    for options in
-        ["&match_memory=1", "&match_reads=lists", "&match_reads=buckets", "&hot_key_rows=1"]
-    {
+    for options in [
+        "&match_memory=1",
+        "&match_reads=in_queries",
+        "&match_reads=partition_scans",
+        "&hot_key_rows=1",
+    ] {
         let table = table("numbers", options);
         let mut population = Population(batches.clone().into(), None);
         let matched = table.match_population(&mut population, query).unwrap();
@@ -187,7 +190,7 @@ fn a_population_of_long_ids_is_read_in_more_batches() {
     const BATCHES: usize = 12;
     let _beside = fresh("long_ids");
     // Their rows alone would be one batch.
-    let table = table("long_ids", "&match_reads=buckets&match_memory=256k");
+    let table = table("long_ids", "&match_reads=partition_scans&match_memory=256k");
     let ids: Vec<String> = (0..300 * BATCHES).map(|n| format!("{n:0>600}")).collect();
     let rows: Vec<Row> = ids.iter().map(|id| (id.clone(), "p".to_owned(), THEN)).collect();
     load(&table, &rows);

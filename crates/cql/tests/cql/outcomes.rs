@@ -205,7 +205,7 @@ fn a_table_that_a_node_has_not_heard_of_is_asked_for_again() {
 #[test]
 fn match_retries_longer_than_lookup() {
     let mut between = Between::start();
-    let table = table(&between, "busy", &format!("{BRIEF}&match_reads=lists"));
+    let table = table(&between, "busy", &format!("{BRIEF}&match_reads=in_queries"));
     let ids: Vec<String> = (0..200).map(|n| format!("busy-{n}")).collect();
     upsert(&table, &ids.iter().map(|id| row(id)).collect::<Vec<_>>());
     let query = MatchQuery { by: Side::Id, pick: Pick::All, window: Window::ALL, positions: false };
