@@ -15,11 +15,15 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 
 
 class CommandServer:
-    """The process that forks. It ends when the process that made it ends."""
+    """The process that forks. It ends when the process that made it ends.
+
+    `idmatch sample` is not for it: this command needs numpy, which is hidden from pyarrow here.
+    """
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -70,10 +74,15 @@ def _write(number: int, text: str) -> None:
 
 def _serve(requests: socket.socket) -> None:
     """Forks for each request."""
-    import idmatch._cli  # noqa: F401 - before all forks
+    from idmatch._cli._process import prepare
 
-    # A fork has only the thread that forks.
-    assert len(os.listdir("/proc/self/task")) == 1
+    # Commands hide numpy from pyarrow. Each prepares its own process again.
+    prepare()
+    for package in ("idmatch._cli", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet"):
+        import_module(package)
+    # A fork has only the thread that forks. Of others, jemalloc's alone begins again.
+    threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
+    assert threads - {"jemalloc_bg_thd"} == {Path("/proc/self/comm").read_text().strip()}
     # Nobody waits for the forks that watch.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
