@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 class CommandServer:
@@ -96,7 +97,7 @@ def _serve(requests: socket.socket) -> None:
             os.close(number)
 
 
-def _watch(request: dict, pipes: list[int]) -> None:
+def _watch(request: dict[str, Any], pipes: list[int]) -> None:
     """Runs a command in another fork, and tells its process and its status."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     *streams, report = pipes
@@ -112,7 +113,7 @@ def _watch(request: dict, pipes: list[int]) -> None:
     os._exit(0)
 
 
-def _run(request: dict, streams: list[int]) -> None:
+def _run(request: dict[str, Any], streams: list[int]) -> None:
     from idmatch._cli import run
 
     for number, stream in enumerate(streams):

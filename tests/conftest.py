@@ -131,12 +131,19 @@ class Cli:
         return [sys.executable, "-c", self.program, *map(str, arguments)]
 
     def __call__(self, *arguments: object, stdin: str = "") -> Ran:
-        words, folder, timeout = [str(word) for word in arguments], self.home, 120
+        words, timeout = [str(word) for word in arguments], 120
         if self.program is Cli.program and words[:1] != ["sample"]:
-            done = CommandServer.of_this_process().run(words, folder, stdin, timeout)
+            server = CommandServer.of_this_process()
+            done = server.run(words, self.home, stdin, timeout)
         else:
-            options = {"capture_output": True, "text": True, "timeout": timeout}
-            done = subprocess.run(self.command(*words), input=stdin, cwd=folder, **options)
+            done = subprocess.run(
+                self.command(*words),
+                input=stdin,
+                capture_output=True,
+                text=True,
+                cwd=self.home,
+                timeout=timeout,
+            )
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def on_terminal(self, *arguments: object) -> Ran:

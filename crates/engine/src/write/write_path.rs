@@ -1,15 +1,13 @@
 //! The write path: how upserts become durable and visible.
 //!
-//! A batch waits while compactions are far behind (`compaction::stall`). A group of batches
-//! ([`super::GroupCommit`]) waits here while all memtables are full. The group is one record of the
-//! journal. If a batch of it has `Durability::Always`, the record is synced before its rows are visible.
-//! Otherwise the rows are visible at once, and a thread syncs the record in time.
-//!
+//! A batch waits while compactions are far behind (`compaction::stall`). A group of batches ([`super::GroupCommit`])
+//! is one record of the journal; it waits here while all memtables are full. If a batch of it has
+//! `Durability::Always`, the record is synced before its rows are visible. Otherwise a thread syncs it in time.
 //! A set of memtables belongs to one journal file. At half of the memory limit a new file begins, and
 //! [`super::Flusher`] flushes the old set.
 //!
-//! Must not know how rows are read. Invariants: readers see all rows of a group at once. After a failed
-//! sync this process accepts no upsert until the store is opened again.
+//! Must not know how rows are read. Invariants: readers see all rows of a group at once. After a failed sync this
+//! process accepts no upsert until the store is opened again.
 
 use super::journal_writer::ActiveJournal;
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
@@ -77,8 +75,7 @@ impl WritePath {
         }
     }
 
-    /// Adds observations. When this returns they are visible to every later read in this process, and as durable
-    /// as `durability` says. After an error, whole batches may have been added.
+    /// Adds observations. Then every later read in this process sees them, and they are as durable as asked. After an error, whole batches may have been added.
     pub(crate) fn upsert(
         self: &Arc<WritePath>,
         table: Identity,
