@@ -32,11 +32,26 @@ def test_a_pattern_of_days_first(cli: Cli) -> None:
     assert (seen(cli, "p"), seen(cli, "q")) == (DAY, None)
     (_, reject) = rejects_file(cli.home).read_text().splitlines()
     assert ",2,seen_at," in reject
-    assert "2026-11-03" in reject
+    assert "0000-00-00" in reject
+    assert "2026-11-03" not in reject
     assert "%d/%m/%Y" in reject
     for wrong in ("%H:%M", "dd/mm/yyyy"):
         refused = cli("load", "store", "t", "days.csv", "--date-format", wrong)
         assert (refused.code, wrong in refused.err) == (2, True), refused.err
+
+
+@pytest.mark.parametrize(
+    "wrong", ["ada@example.com", "4915112345678901", "+49 151 123", "2026-99-99"]
+)
+@pytest.mark.parametrize("rules", [[], ["--date-format", "%d/%m/%Y"], ["--date-format", "s"]])
+def test_a_reason_has_no_value(cli: Cli, wrong: str, rules: list[str]) -> None:
+    # As where the column of dates is named by mistake.
+    (cli.home / "wrong.csv").write_text(f"id,partner_id,seen_at\na,p,{wrong}\n")
+    load = ("load", "store", "t", "wrong.csv", "-vv", *rules)
+    for ran in (cli(*load), cli(*load, "--strict", "--json")):
+        assert ran.code in (1, 3)
+        assert wrong not in ran.out + ran.err
+    assert wrong not in rejects_file(cli.home).read_text()
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ impl DateRules {
             None => match text.parse::<i64>() {
                 Ok(number) if is_bare(text) => self.bare(number, now),
                 _ if is_bare(text) => {
-                    Err(format!("is no date: {} is no number of any unit", form_of(text)))
+                    Err(format!("is no date: {} is of no unit", shown_digits(text)))
                 }
                 _ => self.iso(text),
             },
@@ -172,7 +172,7 @@ impl DateRules {
             return checked(number);
         }
         let unit = TIME_UNITS.into_iter().find(|unit| fits(unit.millis_of(number)));
-        let number = form_of(&number.to_string());
+        let number = shown_digits(&number.to_string());
         Err(match unit {
             Some(TimeUnit { name, long_name, .. }) => {
                 format!("is no date: {number} looks like {long_name}; say --date-format {name}")
@@ -262,6 +262,14 @@ fn local(civil: civil::DateTime, zone: &TimeZone) -> Result<SeenAt, NoDate> {
 
 fn checked(millis: i64) -> Result<SeenAt, NoDate> {
     SeenAt::from_millis(millis).map_err(|e| format!("is out of range: {}", e.reason()))
+}
+
+/// A number by its digits, without its value.
+fn shown_digits(number: &str) -> String {
+    match number.bytes().filter(u8::is_ascii_digit).count() {
+        1 => "a number of 1 digit".to_owned(),
+        digits => format!("a number of {digits} digits"),
+    }
 }
 
 /// The form of a text: letters as `a`, digits as `0`, the first 40 characters.
