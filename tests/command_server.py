@@ -1,7 +1,9 @@
 """Runs the command `idmatch` in forks of one process, which has its packages imported.
 
-Each command is a process of its own, with its own arguments, folder, variables and streams. Only
-the import of its packages, which takes most of the time of a short command, is not repeated.
+Each command is a process of its own, with its own arguments, folder, variables and streams. It does
+not import its packages again, which takes most of the time of a short command. What Python reads at
+its start is the server's: hash seed, locale, PYTHON variables. The blocks of the documents run
+commands as users do.
 """
 
 import functools
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
@@ -35,16 +37,15 @@ class CommandServer:
     @classmethod
     @functools.cache
     def of_this_process(cls) -> "CommandServer":
-        """The only one of this process, made when it is first needed."""
+        """The server that this process made when it first needed one."""
         return cls()
 
     def run(
         self, arguments: Sequence[str], folder: Path, stdin: str, timeout: float
     ) -> subprocess.CompletedProcess[str]:
-        """Does with a command what `subprocess.run` does with a program. It may wait for another.
+        """Runs a command as `subprocess.run` runs a program. Threads may call it at once.
 
-        Raises:
-            TimeoutError: it ran for more than `timeout` seconds, and is killed.
+        Raises TimeoutError after `timeout` seconds, and kills the command.
         """
         # Standard input, output and error, and where the server tells of the process.
         (given, stdin_end), *others = (os.pipe() for _ in range(4))
@@ -56,14 +57,15 @@ class CommandServer:
         with ExitStack() as ends:
             streams = [ends.enter_context(open(number)) for number, _ in others]
             threads = ends.enter_context(ThreadPoolExecutor(4))
-            pid = int(streams[2].readline())
+            if not (pid := streams[2].readline()):
+                raise RuntimeError(f"the command server ended with {self._process.wait()}")
             threads.submit(_write, stdin_end, stdin)
             reads = [threads.submit(stream.read) for stream in streams]
-            try:
-                out, err, status = [read.result(timeout) for read in reads]
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise
+            if wait(reads, timeout).not_done:
+                with suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+                raise TimeoutError(f"{arguments[:1]} ran for more than {timeout} s")
+            out, err, status = [read.result() for read in reads]
             return subprocess.CompletedProcess(arguments, int(status), out, err)
 
 
@@ -82,10 +84,11 @@ def _serve(requests: socket.socket) -> None:
     for package in ("idmatch._cli", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet"):
         import_module(package)
     # A fork has only the thread that forks. Of others, jemalloc's alone begins again.
-    threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}
-    assert threads - {"jemalloc_bg_thd"} == {Path("/proc/self/comm").read_text().strip()}
-    # Nobody waits for the forks that watch.
+    threads = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+    assert len([name for name in threads if name != "jemalloc_bg_thd"]) == 1
+    # Nobody waits for the forks that watch. Ctrl-C is for commands.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         message, pipes, _, _ = socket.recv_fds(requests, 1 << 20, 4)
         if not message:
@@ -116,6 +119,7 @@ def _watch(request: dict[str, Any], pipes: list[int]) -> None:
 def _run(request: dict[str, Any], streams: list[int]) -> None:
     from idmatch._cli import run
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)

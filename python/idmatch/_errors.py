@@ -48,8 +48,8 @@ class InvalidArgument(Error, ValueError):
 
 class BadInput(Error, ValueError):
     """An input row breaks the rules and `strict` is set, or more than `max_rejects` rows do. Or a
-    value of `upsert_one` or `erase` is no identifier, or a population has malformed rows and no
-    identifier.
+    value of `upsert_one` or `erase` is no identifier or no date, or a population has malformed rows
+    and no identifier.
     """
 
     code = "bad-input"

@@ -41,6 +41,7 @@ class LazyModule:
                 raise
             raise MissingExtra(
                 f"this needs {package}, which is not installed; "
-                f"install idmatch with its extra {_EXTRAS[package]!r}"
+                f"install idmatch with its extra {_EXTRAS[package]!r}: "
+                f"in a checkout, pip install '.[{_EXTRAS[package]}]'"
             ) from error
         return getattr(module, attribute)

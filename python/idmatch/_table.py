@@ -90,7 +90,7 @@ class Table(TableReads):
         `$XDG_STATE_HOME/idmatch/rejects/`), which stays 30 days. With `strict` the first bad row
         raises BadInput, and so do more than `max_rejects` rows, a number or a share such as "1%".
         Then nothing is loaded. On servers, `max_rejects` keeps all rows in a temporary file until
-        they are valid, and `strict` keeps them in memory.
+        all of them are validated, and `strict` keeps them in memory.
 
         A column of lists is a row for each of its values, as in SQL's UNNEST; one column may have
         lists.

@@ -73,7 +73,8 @@ def observed_at(moment: datetime | date | str) -> int | str:
         case date():
             instant = datetime.combine(moment, time(), UTC)
         case _:
-            raise InvalidArgument(f"{moment!r} is no date; use a datetime, a date or ISO 8601 text")
+            kind = type(moment).__name__
+            raise InvalidArgument(f"{kind} is no date; use a datetime, a date or ISO 8601 text")
     return (instant - _EPOCH) // _MILLISECOND
 
 

@@ -11,7 +11,7 @@ use jiff::{Timestamp, civil, fmt::strtime};
 /// 2001-01-01T00:00:00Z: no bare number of milliseconds is older.
 const OLDEST_BARE_MILLIS: i64 = 978_307_200_000;
 const DAY_MILLIS: i64 = 86_400_000;
-/// Characters of a form.
+/// Characters of a form: more than a date has.
 const FORM_CHARS: usize = 40;
 
 /// How dates are written. The default is ISO 8601 in UTC.
@@ -90,7 +90,7 @@ impl DateRules {
             None => match text.parse::<i64>() {
                 Ok(number) if is_bare(text) => self.bare(number, now),
                 _ if is_bare(text) => {
-                    Err(format!("is no date: {} is of no unit", shown_digits(text)))
+                    Err(format!("is no date: {} is too large for any unit", shown_digits(text)))
                 }
                 _ => self.iso(text),
             },
@@ -115,7 +115,7 @@ impl DateRules {
     /// The reason, for a time that the zone skips.
     pub fn local_millis(&self, millis: i64) -> Result<SeenAt, NoDate> {
         let Some(zone) = &self.zone else { return checked(millis) };
-        let utc = Timestamp::from_millisecond(millis).map_err(|e| out_of_range(millis, e))?;
+        let Ok(utc) = Timestamp::from_millisecond(millis) else { return checked(millis) };
         local(utc.to_zoned(TimeZone::UTC).datetime(), zone)
     }
 
@@ -136,10 +136,10 @@ impl DateRules {
 
     fn by_pattern(&self, text: &str, pattern: &str) -> Result<SeenAt, NoDate> {
         // jiff's own texts may repeat the value.
-        let wrong =
-            |why: &str| format!("is no date: its form is {:?}; {why} {pattern:?}", form_of(text));
-        let misfit = |_| wrong("it does not fit");
-        let no_day = |_| wrong("there is no such day or time; it is read by");
+        let form = || format!("is no date: its form is {:?}", form_of(text));
+        let misfit = |_| format!("{}, which does not fit {pattern:?}", form());
+        let no_day =
+            |_| format!("{}, which fits {pattern:?}; there is no such day or time", form());
         let parsed = strtime::parse(pattern, text).map_err(misfit)?;
         if parsed.offset().is_some() || parsed.timestamp().is_some() {
             let instant = parsed.to_timestamp().map_err(no_day)?;
@@ -254,9 +254,11 @@ fn local(civil: civil::DateTime, zone: &TimeZone) -> Result<SeenAt, NoDate> {
     let ambiguous = zone.to_ambiguous_timestamp(civil);
     if let AmbiguousOffset::Gap { .. } = ambiguous.offset() {
         let zone = zone.iana_name().unwrap_or("its time zone");
-        return Err(format!("is no date: {zone} skips the local time {civil}"));
+        return Err(format!("is no date: {zone} skips this local time"));
     }
-    let instant = ambiguous.later().map_err(|e| format!("is out of range: {civil}: {e}"))?;
+    let Ok(instant) = ambiguous.later() else {
+        return checked(if civil.year() < 1970 { i64::MIN } else { i64::MAX });
+    };
     checked(instant.as_nanosecond().div_euclid(1_000_000) as i64)
 }
 
@@ -287,10 +289,6 @@ fn form_of_char(char: char) -> char {
         _ if char.is_ascii() && !char.is_alphabetic() => char,
         _ => 'a',
     }
-}
-
-fn out_of_range(millis: i64, error: jiff::Error) -> NoDate {
-    format!("is out of range: {millis} ms: {error}")
 }
 
 #[cfg(test)]

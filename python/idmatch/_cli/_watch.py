@@ -55,7 +55,7 @@ def cql_exporter(options: Namespace) -> int:
 
 
 def _answer(figures: "Collector", listen: Listen, options: Namespace) -> int:
-    """Answers Prometheus until the process is told to end."""
+    """Exposes metrics until the process is told to end."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())

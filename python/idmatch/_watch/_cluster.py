@@ -1,6 +1,6 @@
 """Figures of Cassandra's nodes about themselves, for Prometheus: each request asks every node.
 
-The figures come from `system_views`, which are about one node. A node that does not answer within
+The metrics come from `system_views`, which are about one node. A node that does not answer within
 0.8 s is down. ScyllaDB has no such views: Prometheus scrapes the port of ScyllaDB itself. The label
 `node` is an address. Must not know who asks.
 """
@@ -32,7 +32,7 @@ _POOLS = (
     "CompactionExecutor",
     "HintsDispatcher",
 )
-# A view of latencies, and the labels of its figures.
+# A view of latencies, and the labels of its metrics.
 _LATENCIES = {
     f"{where}_{operation}_latency": (where, operation)
     for where in ("coordinator", "local")
@@ -70,7 +70,7 @@ _QUESTIONS = (
 
 
 class ClusterFigures:
-    """A collector of the figures of the nodes of an address."""
+    """A collector of the metrics of the nodes of an address."""
 
     def __init__(self, address: str) -> None:
         self._nodes = _core.Nodes(address)
@@ -78,7 +78,7 @@ class ClusterFigures:
         self._lock = Lock()
 
     def collect(self) -> "Iterable[Metric]":
-        """The figures as they are now. One request is answered at a time."""
+        """The metrics as they are now. One request is answered at a time."""
         with self._lock:
             return list(self._figures())
 

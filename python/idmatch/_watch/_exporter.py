@@ -1,7 +1,7 @@
 """Figures of an exporter, for Prometheus, about a store that it does not write.
 
 At each request it reads the store's files, beside any writer, the records of runs, and the note of
-the writer. Each figure has one source: figures of a table come from its files, or, for a store on
+the writer. Each metric has one source: metrics of a table come from its files, or, for a store on
 servers, from the runs of this machine. The label `table` has the 1,000 largest tables; the others
 are one figure. Must not know who asks.
 """
@@ -47,7 +47,7 @@ class _Figure(NamedTuple):
     name: str
     about: str
     combine: Callable[[list[float]], float]
-    """Combines the figures of several tables into one."""
+    """Combines the metrics of several tables into one."""
     of: Callable[[TableStats], float | None]
 
 
@@ -78,7 +78,7 @@ _TABLE_FIGURES = (
 
 
 class StoreFigures:
-    """A collector of figures from the files, the runs and the writer of a store."""
+    """A collector of metrics from the files, the runs and the writer of a store."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -92,7 +92,7 @@ class StoreFigures:
         self._lock = Lock()
 
     def collect(self) -> "Iterable[Metric]":
-        """The figures as they are now. One request is answered at a time."""
+        """The metrics as they are now. One request is answered at a time."""
         with self._lock:
             return [*self._of_files(), *self._of_runs(), *self._of_writer()]
 
@@ -204,7 +204,7 @@ class StoreFigures:
 
     def _of_servers(self, labels: dict[str, str]) -> "Iterator[Metric]":
         """Figures of tables on servers from the runs of this machine, under the names of a
-        directory's figures.
+        directory's metrics.
         """
         newest: dict[str, float] = {}
         for table, seen in self._runs.newest.items():
@@ -228,7 +228,7 @@ class StoreFigures:
         if not self._is_remote:
             about = "Whether a process that records writes the store"
             yield _gauge("store_has_writer", about, note is not None)
-        # On a full disk the note may have no room for figures.
+        # On a full disk the note may have no room for metrics.
         if note is not None and note["metrics"]:
             yield from parsed(note["metrics"])
 

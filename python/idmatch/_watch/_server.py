@@ -1,7 +1,7 @@
-"""Answers Prometheus over HTTP, on a thread.
+"""Exposes metrics to Prometheus over HTTP, on a thread.
 
-It listens on loopback unless it is told otherwise: it has no access control, and figures name
-tables. Must not know the figures.
+It listens on loopback unless it is told otherwise: it has no access control, and metrics name
+tables. Must not know the metrics.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ class Listen(NamedTuple):
 
 @contextmanager
 def serving(collector: "Collector", listen: Listen) -> Iterator[Listen]:
-    """Answers each request with the collector's current figures; gives the place, with its port.
+    """Answers each request with the collector's current metrics; gives the place, with its port.
 
     Raises IoError if it cannot listen there.
     """

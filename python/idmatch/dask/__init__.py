@@ -21,7 +21,8 @@ try:
     import dask.dataframe  # noqa: F401
 except ImportError as error:
     raise MissingExtra(
-        f"idmatch.dask needs Dask's data frames ({error}); install idmatch with its extra 'dask'"
+        f"idmatch.dask needs Dask's data frames ({error}); "
+        "install idmatch with its extra 'dask': in a checkout, pip install '.[dask]'"
     ) from error
 
 from ._load import Loaded, load

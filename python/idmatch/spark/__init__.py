@@ -18,7 +18,8 @@ try:
     import pyspark.sql.datasource  # noqa: F401
 except ImportError as error:
     raise MissingExtra(
-        "idmatch.spark needs PySpark 4; install idmatch with its extra 'spark'"
+        "idmatch.spark needs PySpark 4; "
+        "install idmatch with its extra 'spark': in a checkout, pip install '.[spark]'"
     ) from error
 
 from ._match import match

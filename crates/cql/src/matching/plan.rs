@@ -46,7 +46,7 @@ impl Read {
 const MOST_KEYS: usize = 100;
 
 /// The number of keys in each IN query: as few queries as possible, of equal length.
-fn list_of(keys: usize) -> usize {
+fn keys_per_query(keys: usize) -> usize {
     keys.div_ceil(keys.div_ceil(MOST_KEYS).max(1))
 }
 
@@ -70,8 +70,8 @@ impl ReadPlanner<'_> {
     fn cheaper(&self, keys: usize) -> Read {
         let is_counted =
             keys >= COUNTED_FROM_KEYS && self.rows.choose().is_multiple_of(COUNTED_EVERY_BUCKETS);
-        let is_list_cheaper = keys as f64 * READ_COST_RATIO < self.rows.expected();
-        if is_list_cheaper && !is_counted { Read::Keys } else { Read::Bucket }
+        let is_query_cheaper = keys as f64 * READ_COST_RATIO < self.rows.expected();
+        if is_query_cheaper && !is_counted { Read::Keys } else { Read::Bucket }
     }
 
     fn reason(&self) -> String {
@@ -107,7 +107,7 @@ impl<'k> Plan<'k> {
             (Vec::new(), Cow::Borrowed(bucket))
         };
         let keys = others.len();
-        let list = list_of(keys);
+        let per_query = keys_per_query(keys);
         let read = match planner.reads {
             MatchReads::SingleKeys => Read::Key,
             _ if keys <= 1 => Read::Key,
@@ -117,7 +117,7 @@ impl<'k> Plan<'k> {
         };
         let at_once = match read {
             Read::Key | Read::Hot => 1,
-            Read::Keys => list,
+            Read::Keys => per_query,
             Read::Bucket => keys,
         };
         Plan { hot, others, read, at_once }

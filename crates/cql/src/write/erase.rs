@@ -1,7 +1,7 @@
 //! Erases: publishes tombstones, waits until every client knows them, then deletes stored rows.
 //!
 //! One metadata TTL after its publication, a tombstone hides its rows from every request that
-//! begins. It also hides rows that arrive later. Deleting rows only frees disk: a purge removes
+//! begins after that. It also hides rows that arrive later. Deleting rows only frees disk: a purge removes
 //! rows that another client wrote before it knew the tombstone.
 
 use super::delete::{delete_key, delete_row};

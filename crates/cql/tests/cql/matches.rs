@@ -158,7 +158,7 @@ fn rows_of_a_population_are_told_by_their_numbers() {
     let lost: Vec<(u32, UnmatchedReason)> =
         outcomes().filter_map(|(row, outcome)| Some((row, *outcome.as_ref().err()?))).collect();
     let query = MatchQuery { positions: true, ..QUERY };
-    // Many batches, whose rows wait in a file; lists of keys, and whole buckets; hot keys.
+    // Many batches, whose rows wait in a file; IN queries, and partition scans; hot keys.
     for options in [
         "&match_memory=1",
         "&match_reads=in_queries",

@@ -2,9 +2,8 @@
 //!
 //! A batch waits while compactions are far behind (`compaction::stall`). A group of batches ([`super::GroupCommit`])
 //! is one record of the journal; it waits here while all memtables are full. If a batch of it has
-//! `Durability::Always`, the record is synced before its rows are visible. Otherwise a thread syncs it in time.
-//! A set of memtables belongs to one journal file. At half of the memory limit a new file begins, and
-//! [`super::Flusher`] flushes the old set.
+//! `Durability::Always`, the record is synced before its rows are visible; else a thread syncs it within the interval.
+//! At half of the memory limit the next journal file begins, and [`super::Flusher`] flushes the memtables of the last.
 //!
 //! Must not know how rows are read. Invariants: readers see all rows of a group at once. After a failed sync this
 //! process accepts no upsert until the store is opened again.
@@ -75,7 +74,8 @@ impl WritePath {
         }
     }
 
-    /// Adds observations. Then every later read in this process sees them, and they are as durable as asked. After an error, whole batches may have been added.
+    /// Adds observations. When this returns, later reads in this process see them, and they are as durable as
+    /// asked. After an error, whole batches may have been added.
     pub(crate) fn upsert(
         self: &Arc<WritePath>,
         table: Identity,

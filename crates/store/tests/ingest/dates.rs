@@ -248,7 +248,8 @@ fn dates_are_read_by_the_rules_of_their_source() {
     let read = |seen_at: ArrayRef, format: Option<&str>, zone: Option<&str>| {
         let rules = DateRules::new(format, zone).unwrap();
         let (mut rejects, now) = (Rejects::default(), SeenAt::parse(NOW).unwrap());
-        let source = columns(texts(&["a", "b"]), partner_ids(2), seen_at);
+        let ids: Vec<_> = ["a", "b"].into_iter().take(seen_at.len()).collect();
+        let source = columns(texts(&ids), partner_ids(seen_at.len()), seen_at);
         let ingest = Ingest::new(false, now, &mut rejects).with_dates(rules);
         let dates = ingest.observations(&source).unwrap().seen_at;
         let rejects = rejects.0;
@@ -265,6 +266,15 @@ fn dates_are_read_by_the_rules_of_their_source() {
     let (dates, rejects) = read(local, None, Some("Europe/Paris"));
     assert_eq!(dates, ["2026-03-01T11:00:00.000Z"]);
     assert!(rejects[0].reason.contains("Europe/Paris skips"), "{rejects:?}");
+    // Local times that have no instant, or none that can be stored.
+    let before = "is out of range: it is before 1970-01-01";
+    let after = "is out of range: it is after 9999-12-30T22:00:00Z, the latest date there is";
+    let most = 253_402_300_799; // 9999-12-31T23:59:59
+    for (local, reason) in [(i64::MIN / 1_000, before), (most, after), (most + 1, after)] {
+        let local: ArrayRef = Arc::new(TimestampSecondArray::from(vec![local]));
+        let (_, rejects) = read(local, None, Some("America/New_York"));
+        assert_eq!(rejects[0].reason, reason);
+    }
     let instants = TimestampSecondArray::from(vec![SECONDS, SECONDS]).with_timezone("+05:00");
     assert_eq!(read(Arc::new(instants), None, Some("Europe/Paris")).0, [INSTANT, INSTANT]);
 }
