@@ -83,7 +83,7 @@ def test_a_peer_that_is_gone_is_noticed(empty: idmatch.Table) -> None:
                 for each in gc.get_objects():
                     if isinstance(each, socket.socket) and each.fileno() >= 0:
                         with suppress(OSError):
-                            if each.getpeername()[1] == port:
+                            if each.getpeername() == ("127.0.0.1", port):
                                 found.update(options_of(each))
 
         watcher = threading.Thread(target=watch)
