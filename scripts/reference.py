@@ -112,6 +112,7 @@ def _plain(signature: str) -> str:
 def _doc(found: object) -> str:
     """Its docstring. Code spans, every other part between backticks, need no escapes."""
     parts = (inspect.getdoc(found) or "").split("`")
+    assert len(parts) % 2, f"a backtick is missing: {found}"
     parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
 
