@@ -170,5 +170,5 @@ def add_dashboard(dashboard: ArgumentParser) -> None:
     )
     dashboard.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     dashboard.add_argument(
-        "--since", metavar="PERIOD", default="6h", help="how far back it goes (default: 6h)"
+        "--since", metavar="TIME", default="6h", help="how far back it goes (default: 6h)"
     )
