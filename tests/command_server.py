@@ -4,6 +4,9 @@ Each command is a process of its own, with its own arguments, folder, variables 
 not import its packages again, which takes most of the time of a short command. What Python reads at
 its start is the server's: hash seed, locale, PYTHON variables. The blocks of the documents run
 commands as users do.
+
+The fork server of `multiprocessing` is not for this: its children have no standard streams of their
+own, and begin with the main module of the tests.
 """
 
 import functools
