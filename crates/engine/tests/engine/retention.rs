@@ -2,14 +2,15 @@
 //! the same rows, whatever the retention becomes.
 
 use crate::common::{
-    Batches, Child, Question, Random, Row, ask, assert_same, create, erase, files, hours_later,
-    load, name, role, seed, table_file, upsert, whole,
+    Batches, Child, Question, Random, Row, ask, assert_cancelled, assert_same, create, erase,
+    files, hours_later, load, name, role, seed, table_file, upsert, whole,
 };
 use crate::compaction::open;
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, Side, TableOptions, Target, Window};
-use idmatch_store::{OpenTables, Table, now};
+use idmatch_store::{Call, OpenTables, Table, now};
 use std::path::Path;
+use std::sync::Arc;
 
 const DAY: i64 = 86_400_000;
 
@@ -91,14 +92,18 @@ fn merged_under_a_retention(root: &Path, today: i64) -> (EngineStore, Table) {
     let options = TableOptions { keep: Keep::All, retention: days("30d") };
     let table = store.table_with(&name("t"), &options).unwrap();
     let mut random = Random::new(seed(), 7);
-    let has_watermark = || {
-        let (_, json) = table_file(root, "t");
+    for _ in 0..3 {
+        load(&table, &mut Batches::of_rows(&some_rows(&mut random, today), 60)).unwrap();
+    }
+    // It ends after its first publication.
+    let root = root.to_owned();
+    let has_watermark = move || {
+        let (_, json) = table_file(&root, "t");
         let segments = json["segments"].as_array().unwrap();
         segments.iter().any(|segment| !segment["gone_before"].is_null())
     };
-    while !has_watermark() {
-        load(&table, &mut Batches::of_rows(&some_rows(&mut random, today), 60)).unwrap();
-    }
+    let call = Call::default().ended_by(Arc::new(has_watermark));
+    assert_cancelled(table.with_call(call).compact(), "a compaction");
     table.set_retention(None).unwrap();
     (store, table)
 }
