@@ -11,6 +11,7 @@ use arrow_array::{
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use idmatch_model::{SeenAt, Side, Window};
+use std::mem;
 use std::sync::Arc;
 
 /// The number of scan ranges that the ids of every table are divided into.
@@ -218,7 +219,7 @@ impl RowBatch {
     /// # Errors
     /// `Corrupt` if a key or value is not UTF-8.
     pub fn take(&mut self) -> Result<Option<RecordBatch>> {
-        let rows = std::mem::take(&mut self.rows);
+        let rows = mem::take(&mut self.rows);
         if rows == 0 {
             return Ok(None);
         }
@@ -227,7 +228,7 @@ impl RowBatch {
             match &mut self.keys {
                 KeyColumn::Text(keys) => columns.push(Arc::new(keys.take()?)),
                 KeyColumn::Positions(numbers) => {
-                    columns.push(Arc::new(UInt32Array::from(taken(numbers))))
+                    columns.push(Arc::new(UInt32Array::from(mem::take(numbers))))
                 }
                 KeyColumn::Unwanted => {}
             }
@@ -235,7 +236,7 @@ impl RowBatch {
                 columns.push(Arc::new(values.take()?));
             }
             if let Some(dates) = &mut self.dates {
-                let dates = TimestampMillisecondArray::from(taken(dates));
+                let dates = TimestampMillisecondArray::from(mem::take(dates));
                 columns.push(Arc::new(dates.with_timezone("UTC")));
             }
             let options = RecordBatchOptions::new().with_row_count(Some(rows));
@@ -245,12 +246,6 @@ impl RowBatch {
             Error::with_source(ErrorKind::Corrupt, "stored identifiers are not UTF-8", e)
         })
     }
-}
-
-/// The values, with room for as many of the next batch.
-fn taken<T>(values: &mut Vec<T>) -> Vec<T> {
-    let next = Vec::with_capacity(values.len());
-    std::mem::replace(values, next)
 }
 
 impl TextColumn {
@@ -263,8 +258,8 @@ impl TextColumn {
     }
 
     fn take(&mut self) -> Result<StringArray, ArrowError> {
-        let offsets: Vec<i32> = std::iter::once(0).chain(self.ends.drain(..)).collect();
-        let text = Buffer::from_vec(taken(&mut self.text));
+        let offsets: Vec<i32> = std::iter::once(0).chain(mem::take(&mut self.ends)).collect();
+        let text = Buffer::from_vec(mem::take(&mut self.text));
         StringArray::try_new(OffsetBuffer::new(ScalarBuffer::from(offsets)), text, None)
     }
 }
