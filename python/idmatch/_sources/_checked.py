@@ -29,11 +29,15 @@ def aligned(column: pa.Array[Any]) -> pa.Array[Any]:
     """The column, copied if one of its buffers does not start at a word of 8 bytes."""
     if all(buffer is None or buffer.address % _WORD == 0 for buffer in _buffers(column)):
         return column
+    return copied(pa.record_batch([column], names=[""])).read_next_batch().column(0)
+
+
+def copied(batch: pa.RecordBatch) -> pa.RecordBatchReader:
+    """A stream of a copy of a batch: of its own rows, and of all views and dictionaries."""
     sink = pa.BufferOutputStream()
-    batch = pa.record_batch([column], names=[""])
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
-    return pa.ipc.open_stream(sink.getvalue()).read_next_batch().column(0)
+    return pa.ipc.open_stream(sink.getvalue())
 
 
 def _buffers(column: Any) -> list[pa.Buffer | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -149,18 +150,21 @@ def project(
             return batch.column(name)
         return pa.repeat(pa.scalar(constants[name], pa.string()), batch.num_rows)
 
-    def projected() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for start in range(0, batch.num_rows, _MAX_BATCH_ROWS):
-                part = batch.slice(start, _MAX_BATCH_ROWS)
-                columns = [
-                    checked(column(part, name), is_judged=at < roles)
-                    for at, name in enumerate(chosen.values())
-                ]
-                yield pa.RecordBatch.from_arrays(explode(columns, numbers, roles), schema=out)
+    def slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        starts = range(0, batch.num_rows, _MAX_BATCH_ROWS)
+        return (batch.slice(start, _MAX_BATCH_ROWS) for start in starts)
+
+    def projected(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            checked(column(batch, name), is_judged=at < roles)
+            for at, name in enumerate(chosen.values())
+        ]
+        return pa.RecordBatch.from_arrays(explode(columns, numbers, roles), schema=out)
 
     out = pa.schema(fields)
-    return pa.RecordBatchReader.from_batches(out, projected())
+    # A loop's variable would hold the memory of a batch, up to a row group, while the next is read.
+    each = map(projected, chain.from_iterable(map(slices, batches)))
+    return pa.RecordBatchReader.from_batches(out, each)
 
 
 def with_constants(
@@ -172,12 +176,11 @@ def with_constants(
     fields = [pa.field(role, pa.string()) for role in constants]
     out = pa.schema([*reader.schema, *fields])
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        for batch in reader:
-            more = [pa.repeat(text, batch.num_rows) for text in constants.values()]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *more], schema=out)
+    def extended(batch: pa.RecordBatch) -> pa.RecordBatch:
+        more = [pa.repeat(text, batch.num_rows) for text in constants.values()]
+        return pa.RecordBatch.from_arrays([*batch.columns, *more], schema=out)
 
-    return pa.RecordBatchReader.from_batches(out, batches())
+    return pa.RecordBatchReader.from_batches(out, map(extended, reader))
 
 
 def _choose(wanted: Mapping[str, str | None], schema: pa.Schema, source: str) -> dict[str, str]:

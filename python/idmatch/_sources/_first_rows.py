@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+from pyarrow import types
+
+from ._checked import copied
 
 Streams = Iterable[tuple[str, pa.RecordBatchReader]]
 
@@ -13,7 +16,7 @@ class FirstRows:
     def __init__(self, streams: Streams, most: int) -> None:
         self._streams = streams
         self._missing = most
-        self._kept: list[tuple[str, pa.RecordBatch]] = []
+        self._kept: list[tuple[str, pa.RecordBatchReader]] = []
 
     def __iter__(self) -> Iterator[tuple[str, pa.RecordBatchReader]]:
         for name, stream in self._streams:
@@ -27,15 +30,24 @@ class FirstRows:
 
     @property
     def rows(self) -> Sequence[tuple[str, pa.RecordBatchReader]]:
-        """The first column of the first `most` rows, or of all if there are fewer."""
-        return [
-            (name, pa.Table.from_batches([batch.select([0])]).to_reader())
-            for name, batch in self._kept
-        ]
+        """The first column of the first `most` rows, or of all if fewer. They are read once."""
+        return self._kept
 
     def _take(self, name: str, stream: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        for batch in stream:
-            if self._missing > 0 and batch.num_rows:
-                self._kept.append((name, batch.slice(0, self._missing)))
+        while self._missing > 0 and (batch := next(stream, None)) is not None:
+            if batch.num_rows:
+                self._kept.append((name, _compact(batch.select([0]).slice(0, self._missing))))
                 self._missing -= batch.num_rows
             yield batch
+            del batch
+        yield from stream
+
+
+def _compact(rows: pa.RecordBatch) -> pa.RecordBatchReader:
+    """A stream of a slice of one column. Unlike the slice, it does not hold the memory of all rows;
+    of views and dictionaries a copy would have all bytes, too.
+    """
+    kind = rows.schema.field(0).type
+    if types.is_dictionary(kind) or types.is_string_view(kind) or types.is_binary_view(kind):
+        return pa.RecordBatchReader.from_batches(rows.schema, [rows])
+    return copied(rows)
