@@ -1,5 +1,8 @@
 """Matching a population, and what becomes of the result."""
 
+import time
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +181,34 @@ def test_one_row_with_many_matches(store: idmatch.Store) -> None:
     assert result.to_arrow().num_rows == 3 * count
     newest = table.ids("hot", limit=3).column("id").to_pylist()
     assert newest == ["0", "1", "10"]
+
+
+class Text(bytearray):
+    """Bytes of which it can be asked whether anybody still has them."""
+
+
+def test_read_batches_are_freed_while_the_population_goes_on(table: idmatch.Table) -> None:
+    schema = pa.schema({"id": pa.string()})
+    texts: list[weakref.ref[Text]] = []
+
+    def batch(text: Text) -> pa.RecordBatch:
+        texts.append(weakref.ref(text))
+        offsets = pa.array([0, len(text)], pa.int32()).buffers()[1]
+        ids = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(text)])
+        return pa.record_batch([ids], names=["id"])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        # Two are read before the first is matched.
+        yield batch(Text(b"a"))
+        yield batch(Text(b"b"))
+        for _ in range(6):
+            end = time.monotonic() + 60
+            while any(text() is not None for text in texts) and time.monotonic() < end:
+                time.sleep(0.001)
+            assert not any(text() is not None for text in texts), "an earlier batch is held"
+            yield batch(Text(b"b"))
+
+    assert table.match(pa.RecordBatchReader.from_batches(schema, batches())).matched == 8
 
 
 def test_wrong_arguments(table: idmatch.Table) -> None:
