@@ -64,7 +64,7 @@ test-rust:
 	MAKEFLAGS= $(RUST_TESTS)
 
 test-python: $(VENV)/built-for-tests
-	$(BIN)/pytest --quiet --numprocesses 2 --dist loadfile -m "not slow" --ignore tests/test_cql_faults.py
+	$(BIN)/pytest --quiet --numprocesses 4 --dist loadfile -m "not slow" --ignore tests/test_cql_faults.py
 
 # The tests of the backend on servers alone.
 test-cql: $(VENV)/built-for-tests java
