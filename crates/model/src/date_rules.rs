@@ -128,9 +128,9 @@ impl DateRules {
         }
         SeenAt::parse(text).map_err(|e| match e {
             SeenAtError::NotADate(_) => {
-                format!("is no date: its form is {:?}; {}", form_of(text), e.reason())
+                format!("is no date: its form is {:?}; it {}", form_of(text), e.reason())
             }
-            _ => format!("is out of range: {}", e.reason()),
+            _ => e.reason().to_owned(),
         })
     }
 
@@ -263,7 +263,7 @@ fn local(civil: civil::DateTime, zone: &TimeZone) -> Result<SeenAt, NoDate> {
 }
 
 fn checked(millis: i64) -> Result<SeenAt, NoDate> {
-    SeenAt::from_millis(millis).map_err(|e| format!("is out of range: {}", e.reason()))
+    SeenAt::from_millis(millis).map_err(|e| e.reason().to_owned())
 }
 
 /// A number by its digits, without its value.

@@ -32,16 +32,17 @@ pub enum SeenAtError {
 }
 
 impl SeenAtError {
-    /// What is wrong, without the value: a column that was named by mistake may have identifiers.
+    /// What is wrong, without its subject, and without the value: a column that was named by mistake may have
+    /// identifiers.
     pub fn reason(&self) -> &'static str {
         match self {
             SeenAtError::NotADate(_) => {
-                "it is not an ISO 8601 date or time, such as 2026-03-01 or 2026-03-01T12:30:00Z"
+                "is not an ISO 8601 date or time, such as 2026-03-01 or 2026-03-01T12:30:00Z"
             }
-            SeenAtError::BeforeEpoch(_) => "it is before 1970-01-01",
-            SeenAtError::InTheFuture(_) => "it is more than one day in the future",
+            SeenAtError::BeforeEpoch(_) => "is out of range: it is before 1970-01-01",
+            SeenAtError::InTheFuture(_) => "is out of range: it is more than one day in the future",
             SeenAtError::TooLarge(_) => {
-                "it is after 9999-12-30T22:00:00Z, the latest date there is"
+                "is out of range: it is after 9999-12-30T22:00:00Z, the latest date there is"
             }
         }
     }

@@ -10,7 +10,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
-use idmatch_model::{DateRules, NoDate, SeenAt, SeenAtError};
+use idmatch_model::{DateRules, NoDate, SeenAt};
 
 const COLUMN: &str = "seen_at";
 
@@ -87,7 +87,7 @@ impl Judge<'_> {
                     return self.checked(row, self.rules.local_millis(millis));
                 }
                 let instant = SeenAt::from_millis(millis);
-                self.checked(row, instant.map_err(out_of_range))
+                self.checked(row, instant.map_err(|e| e.reason().to_owned()))
             })
             .collect()
     }
@@ -123,14 +123,11 @@ impl Judge<'_> {
     }
 
     fn checked(&mut self, row: usize, seen_at: Result<SeenAt, NoDate>) -> SeenAt {
-        let observed = seen_at.and_then(|at| at.check_observed(self.now).map_err(out_of_range));
+        let observed =
+            seen_at.and_then(|at| at.check_observed(self.now).map_err(|e| e.reason().to_owned()));
         observed.unwrap_or_else(|reason| {
             self.wrong.add(row, COLUMN, reason);
             SeenAt::EPOCH
         })
     }
-}
-
-fn out_of_range(error: SeenAtError) -> NoDate {
-    format!("is out of range: {}", error.reason())
 }
