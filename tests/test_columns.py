@@ -206,6 +206,23 @@ def test_columns_by_name(empty: idmatch.Table, columns: list[str] | dict[str, st
     assert empty.latest_partner_id("a") == ("x", NOON)
 
 
+def test_columns_whose_names_are_other_roles(empty: idmatch.Table) -> None:
+    for write in (empty.upsert, empty.load):
+        report = write(SMALL, columns=["partner_id", "id", "seen_at"])
+        assert (report.rows, report.rejected) == (SMALL.num_rows, 0)
+        assert empty.latest_partner_id("x") == ("a", NOON)
+
+
+def test_rows_of_bytes_that_are_no_text_are_rejected(empty: idmatch.Table) -> None:
+    ids = pa.array([b"a", b"\xff", b"c"]).view(pa.string())
+    rows = pa.table({"date": [NOON] * 3, "uid": ["x", "y", "z"], "cookie": ids})
+    for write in (empty.upsert, empty.load):
+        report = write(rows, columns=["cookie", "uid", "date"])
+        assert (report.rows, report.rejected) == (3, 1)
+        assert empty.match(pa.table({"id": ["a", "c"]})).matched == 2
+    assert empty.match(pa.table({"uid": ["x", "y", "z"]}), by="partner_id").matched == 2
+
+
 @pytest.mark.parametrize(
     "columns", ["id", ["a", "b", "c", "d"], {"uid": "k1"}, [1], 1, {"id": 1}, None]
 )

@@ -279,6 +279,7 @@ def test_memory_at_odd_addresses_is_read(store: idmatch.Store) -> None:
     table = store.create_table("t")
     columns = [shifted(pa.concat_arrays(column.chunks)) for column in SMALL.columns]
     assert columns[0].buffers()[1].address % 2 == 1
+    table.upsert(pa.Table.from_arrays(columns, schema=SMALL.schema).slice(0, 2))
     table.load(pa.Table.from_arrays(columns, schema=SMALL.schema))
     ids = pa.array(["a", "c", "other", None])
     wide = shifted(ids.cast(pa.large_string()))

@@ -178,6 +178,8 @@ def wanted_of(columns: Columns, how: Written) -> "_sources.Wanted":
 
 def names_of(columns: Columns, roles: Sequence[str]) -> dict[str, str | None]:
     """The column of each role, None where it is to be guessed."""
+    if isinstance(columns, tuple) and not columns:
+        return dict.fromkeys(roles)
     expected = f"name up to {len(roles)} columns, {', '.join(roles)}, in a list or a dict"
     if isinstance(columns, Mapping):
         if unknown := set(columns) - set(roles):

@@ -5,6 +5,7 @@ impala. All but pyarrow come with extras and may be missing; then the error name
 """
 
 from importlib import import_module
+from types import ModuleType
 
 from ._errors import MissingExtra
 
@@ -31,10 +32,16 @@ class LazyModule:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: ModuleType | None = None
 
     def __getattr__(self, attribute: str) -> object:
+        if self._module is None:
+            self._module = self._imported()
+        return getattr(self._module, attribute)
+
+    def _imported(self) -> ModuleType:
         try:
-            module = import_module(self._name)
+            return import_module(self._name)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in _EXTRAS:
@@ -44,4 +51,3 @@ class LazyModule:
                 f"install idmatch with its extra {_EXTRAS[package]!r}: "
                 f"in a checkout, pip install '.[{_EXTRAS[package]}]'"
             ) from error
-        return getattr(module, attribute)

@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TextIO
@@ -157,7 +157,6 @@ class RejectsFile(Rejects):
         self._inputs = inputs
         self.path: str | None = None
         """The file, once it is made."""
-        self._file = ExitStack()
         self._stream: TextIO | None = None
         self._writer: Writer | None = None
 
@@ -190,8 +189,9 @@ class RejectsFile(Rejects):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with self._writing():
-            self._file.close()
+        if self._stream is not None:
+            with self._writing():
+                self._stream.close()
         if self.path is not None and isinstance(error, Exception):
             error.add_note(f"{self.path} says which rows were rejected until then, and why")
 
@@ -208,7 +208,7 @@ class RejectsFile(Rejects):
         else:
             path = os.fspath(self._to.path)
             file = _outputs.open_at_once(path, overwrite=self._to.overwrite, inputs=self._inputs)
-        self._stream = self._file.enter_context(os.fdopen(file, "w", encoding="utf-8", newline=""))
+        self._stream = os.fdopen(file, "w", encoding="utf-8", newline="")
         self.path = path
         self._writer = csv.writer(self._stream, lineterminator="\n")
         self._writer.writerow(HEADER)

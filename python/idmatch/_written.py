@@ -21,7 +21,7 @@ class Written(NamedTuple):
     tz: str | None = None
     dated: str | None = None
     """In place of a column: the date of all rows, as ISO 8601 text."""
-    csv: Csv = Csv()
+    csv: Csv | None = None
 
     @property
     def rules(self) -> tuple[str | None, str | None]:
@@ -40,7 +40,7 @@ def written(
     Raises InvalidArgument if `dated` is no date, or `date_format` is given, too.
     """
     if dated is None:
-        return Written(date_format, tz, None, csv or Csv())
+        return Written(date_format, tz, None, csv)
     if date_format is not None:
         raise InvalidArgument("a source without a column of dates has no date format; name one")
     at = observed_at(dated)
@@ -49,5 +49,5 @@ def written(
         if not at[:4].isdigit():
             raise InvalidArgument(f"{at!r} is no date; write it like 2026-11-20")
         parse_instant(at)
-        return Written(None, tz, at, csv or Csv())
-    return Written(None, None, to_datetime(at).isoformat(), csv or Csv())
+        return Written(None, tz, at, csv)
+    return Written(None, None, to_datetime(at).isoformat(), csv)

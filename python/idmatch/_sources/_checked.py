@@ -11,6 +11,11 @@ import pyarrow as pa
 from pyarrow import types
 
 _WORD = 8
+_BYTES = {
+    pa.string().id: pa.binary(),
+    pa.large_string().id: pa.large_binary(),
+    pa.string_view().id: pa.binary_view(),
+}
 
 
 def checked(column: pa.Array[Any], *, is_judged: bool) -> pa.Array[Any]:
@@ -25,9 +30,21 @@ def checked(column: pa.Array[Any], *, is_judged: bool) -> pa.Array[Any]:
     return aligned(column)
 
 
+def is_good(table: pa.Table) -> bool:
+    """Whether all columns are valid, all text is UTF-8, and all memory is aligned.
+
+    It validates by one call: each call releases the GIL, and then waits for its turn among threads.
+    """
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return all(_is_aligned(chunk) for column in table.columns for chunk in column.iterchunks())
+
+
 def aligned(column: pa.Array[Any]) -> pa.Array[Any]:
     """The column, copied if one of its buffers does not start at a word of 8 bytes."""
-    if all(buffer is None or buffer.address % _WORD == 0 for buffer in _buffers(column)):
+    if _is_aligned(column):
         return column
     return copied(pa.record_batch([column], names=[""])).read_next_batch().column(0)
 
@@ -40,6 +57,10 @@ def copied(batch: pa.RecordBatch) -> pa.RecordBatchReader:
     return pa.ipc.open_stream(sink.getvalue())
 
 
+def _is_aligned(column: pa.Array[Any]) -> bool:
+    return all(buffer is None or buffer.address % _WORD == 0 for buffer in _buffers(column))
+
+
 def _buffers(column: Any) -> list[pa.Buffer | None]:
     buffers: list[pa.Buffer | None] = column.buffers()
     return buffers + _buffers(column.dictionary) if types.is_dictionary(column.type) else buffers
@@ -47,12 +68,8 @@ def _buffers(column: Any) -> list[pa.Buffer | None]:
 
 def _as_bytes(kind: pa.DataType) -> Any:
     """The same type with bytes in place of text."""
-    if types.is_string(kind):
-        return pa.binary()
-    if types.is_large_string(kind):
-        return pa.large_binary()
-    if types.is_string_view(kind):
-        return pa.binary_view()
+    if kind.id in _BYTES:
+        return _BYTES[kind.id]
     if types.is_dictionary(kind):
         return pa.dictionary(kind.index_type, _as_bytes(kind.value_type), ordered=kind.ordered)
     if types.is_list(kind):

@@ -49,7 +49,8 @@ class Wanted:
         self._date_format = date_format
         self.constants = constants or {}
         self.csv = csv or Csv()
-        self.csv.check()
+        if csv:
+            csv.check()
         self.chosen: dict[str, list[str]] = {role: [] for role in names}
         """The columns that played each role; several if sources differ, none before a read."""
         self.hex_columns: list[str] = []
@@ -101,11 +102,12 @@ class Wanted:
         why: str | None = None,
     ) -> None:
         """Notes the columns that a source turned out to have, and how it is written."""
+        fields = {field.name: field for field in schema}
         for role in self._names:
             name = chosen[role]
             if name not in self.chosen[role]:
                 self.chosen[role].append(name)
-            is_hex = name in schema.names and _is_hex(schema.field(name))
+            is_hex = name in fields and _is_hex(fields[name])
             if is_hex and name not in self.hex_columns:
                 self.hex_columns.append(name)
         dates = chosen["seen_at"] if "seen_at" in self._names else None
@@ -113,7 +115,7 @@ class Wanted:
             format,
             delimiter,
             self.csv.encoding if format == "csv" else None,
-            self._dates(schema.field(dates).type) if dates is not None else None,
+            self._dates(fields[dates].type) if dates is not None else None,
             why,
         )
         if detected not in self.detected:

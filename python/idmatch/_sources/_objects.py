@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from idmatch._types import ArrowArray, ArrowStream
 
-from ._checked import checked
+from ._checked import is_good
 from ._columns import Wanted, project
 from ._lists import is_list
 from ._source import OnMalformed, Opened, reading
@@ -46,16 +46,11 @@ class ArrowObject:
             table = _table(self._source)
             chosen = wanted.choose(table.schema, self.name, "arrow")
             columns = [table.column(name) for name in chosen.values()]
-            roles = len(wanted.roles)
-            if any(is_list(column.type) for column in columns[:roles]):
+            has_lists = any(is_list(column.type) for column in columns[: len(wanted.roles)])
+            whole = pa.table(columns, names=list(chosen))
+            if has_lists or not is_good(whole):
                 return self._projected(table.to_reader(), wanted).read_all()
-            whole = [
-                pa.chunked_array(
-                    [checked(chunk, is_judged=at < roles) for chunk in column.chunks], column.type
-                )
-                for at, column in enumerate(columns)
-            ]
-            return pa.table(whole, names=list(chosen))
+            return whole
 
     def _projected(self, reader: pa.RecordBatchReader, wanted: Wanted) -> pa.RecordBatchReader:
         chosen = wanted.choose(reader.schema, self.name, "arrow")
