@@ -57,7 +57,7 @@ def load():
         with store.snapshot() as other:
             other.table("t").lookup("a")
 
-threads = [threading.Thread(target=work) for work in (write, write, load)]
+threads = [threading.Thread(target=work) for work in (*[write] * 8, load)]
 for thread in threads:
     thread.start()
 
@@ -93,6 +93,22 @@ def child():
     here = idmatch.open(sys.argv[1])
     if here is store or [found[0] for found in here.table("t").lookup("a")] != ["x"]:
         return 2
+    # So does a store of its own, with threads that wait for each other.
+    with idmatch.open(f"{sys.argv[1]}-{os.getpid()}") as own:
+        made = own.create_table("t")
+
+        def fill(key):
+            for number in range(20):
+                made.upsert_one(f"{key}-{number}", "x", "2026-03-01")
+
+        fills = [threading.Thread(target=fill, args=(f"i{number}",)) for number in range(24)]
+        for each in fills:
+            each.start()
+        for each in fills:
+            each.join()
+        keys = [f"i{number}-{each}" for number in range(24) for each in range(20)]
+        if not all(made.lookup_many(keys)):
+            return 3
     return 0
 
 answered = 0

@@ -5,19 +5,18 @@
 //! Must not know what the locks protect.
 #![allow(clippy::disallowed_methods, reason = "the door to threads and the clock")]
 
-pub(crate) use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard};
+pub(crate) use idmatch_store::locks::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::time::Instant;
 
 use arc_swap::ArcSwapOption;
-use parking_lot::MutexGuard;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time between two checks of a thread that waits for a lock.
-const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
+/// The time between two checks of a thread that waits for a lock as long as it may.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(1);
 
 /// The order in which locks are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,42 +41,61 @@ pub(crate) enum Rank {
     CommitQueue,
 }
 
-/// A mutex with a rank.
+/// A mutex with a rank. One of the waiting threads has the turnstile, and is next: a thread that takes the
+/// lock again and again comes after it.
 #[derive(Debug)]
 pub(crate) struct RankedMutex<T> {
     rank: Rank,
+    turnstile: Mutex<()>,
     inner: Mutex<T>,
 }
 
 impl<T> RankedMutex<T> {
     pub(crate) const fn new(rank: Rank, value: T) -> RankedMutex<T> {
-        RankedMutex { rank, inner: Mutex::new(value) }
+        RankedMutex { rank, turnstile: Mutex::new(()), inner: Mutex::new(value) }
     }
 
     /// Waits for the lock.
     pub(crate) fn lock(&self) -> RankedGuard<'_, T> {
         let held = Held::new(self.rank);
+        let _next = self.turnstile.lock();
         RankedGuard { inner: self.inner.lock(), _held: held }
     }
 
-    /// Waits for the lock as long as `check` has no error. `check` is called several times in 100 ms.
+    /// Waits for the lock as long as `check` has no error. `check` is called many times in 100 ms.
     pub(crate) fn lock_while<E>(
         &self,
         check: impl Fn() -> Result<(), E>,
     ) -> Result<RankedGuard<'_, T>, E> {
         let held = Held::new(self.rank);
-        loop {
-            check()?;
-            if let Some(inner) = self.inner.try_lock_for(BETWEEN_CHECKS) {
-                return Ok(RankedGuard { inner, _held: held });
-            }
-        }
+        let _next = lock_while(&self.turnstile, &check)?;
+        Ok(RankedGuard { inner: lock_while(&self.inner, &check)?, _held: held })
     }
 
-    /// Takes the lock unless another thread has it.
+    /// Whether a thread waits for the lock: long work that holds it should end. Only the holder asks.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.turnstile.try_lock().is_none()
+    }
+
+    /// Takes the lock unless another thread has it, or waits for it.
     pub(crate) fn try_lock(&self) -> Option<RankedGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
+        let _nobody_waits = self.turnstile.try_lock()?;
         Some(RankedGuard { inner, _held: Held::new(self.rank) })
+    }
+}
+
+/// Waits for a lock as long as `check` has no error.
+fn lock_while<T, E>(
+    lock: &Mutex<T>,
+    check: impl Fn() -> Result<(), E>,
+) -> Result<MutexGuard<'_, T>, E> {
+    loop {
+        check()?;
+        match lock.try_lock() {
+            Some(guard) => return Ok(guard),
+            None => sleep(BETWEEN_CHECKS),
+        }
     }
 }
 
@@ -115,13 +133,13 @@ pub(crate) struct RankedGuard<'a, T> {
 
 impl<T> RankedGuard<'_, T> {
     /// Releases the lock until the condition is signalled.
-    pub(crate) fn wait(&mut self, condition: &Condvar) {
-        condition.wait(&mut self.inner);
+    pub(crate) fn wait(self, condition: &Condvar) -> Self {
+        RankedGuard { inner: condition.wait(self.inner), _held: self._held }
     }
 
     /// Releases the lock until the condition is signalled or the time is over.
-    pub(crate) fn wait_for(&mut self, condition: &Condvar, time: Duration) {
-        condition.wait_for(&mut self.inner, time);
+    pub(crate) fn wait_for(self, condition: &Condvar, time: Duration) -> Self {
+        RankedGuard { inner: condition.wait_for(self.inner, time), _held: self._held }
     }
 }
 
@@ -218,6 +236,27 @@ mod tests {
         drop(second);
         assert!(publish.try_lock().is_some());
         assert_eq!(*writer.lock(), 1);
+    }
+
+    #[test]
+    fn a_thread_that_waits_is_next() {
+        let lock = RankedMutex::new(Rank::Compaction, 0);
+        let wait = || lock.lock();
+        let wait_while = || lock.lock_while(|| Ok::<(), ()>(())).unwrap();
+        for round in 1..=100 {
+            std::thread::scope(|scope| {
+                let held = lock.lock();
+                scope.spawn(|| *(if round % 2 == 0 { wait() } else { wait_while() }) = round);
+                while !lock.is_awaited() {
+                    std::thread::yield_now();
+                }
+                drop(held);
+                assert!(lock.try_lock().is_none_or(|value| *value == round));
+                assert_eq!(*lock.lock(), round);
+            });
+        }
+        assert_eq!(lock.lock_while(|| Err("given up")).err(), Some("given up"));
+        assert!(lock.try_lock().is_some());
     }
 
     #[test]

@@ -9,10 +9,11 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
 use arrow_select::interleave::interleave_record_batch;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, Match, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches, Stage, Timings,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The matches of each chunk of a level.
 pub(crate) struct ChunkMatches(Vec<Vec<SpilledBatch>>);
@@ -25,9 +26,7 @@ impl ChunkMatches {
         let partitioner = ChunkPartitioner { level, call, timings, spilled, matches };
         matched.write(&partitioner)?;
         let matches = partitioner.matches.into_iter();
-        Ok(ChunkMatches(
-            matches.map(|b| b.into_inner().unwrap_or_else(PoisonError::into_inner)).collect(),
-        ))
+        Ok(ChunkMatches(matches.map(|b| b.into_inner()).collect()))
     }
 
     /// The matches of the population rows of a chunk: batches of a positional match.
@@ -79,7 +78,7 @@ impl ChunkLane<'_> {
             if !places.is_empty() {
                 let batch = interleave_record_batch(&pending, &places).map_err(failed)?;
                 let batch = spilled.push(&batch)?;
-                matches_of_chunk.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+                matches_of_chunk.lock().push(batch);
             }
         }
         Ok(())

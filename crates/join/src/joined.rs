@@ -8,8 +8,9 @@ use crate::hop::{Hop, HopCounts, JoinOptions};
 use crate::{threads, unmatched};
 use arrow_array::{ArrayRef, RecordBatch, new_null_array};
 use arrow_schema::SchemaRef;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Call, MatchLane, MatchSink, Requests, Result, Stage, Timings};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Columns of the first level before the carried columns: the identifier. In the levels of later hops the
 /// number of the population row comes first.
@@ -78,7 +79,7 @@ impl Joined {
 
     /// The requests to servers so far; `None` where there are no servers.
     pub fn requests(&self) -> Option<Requests> {
-        let told_by = *self.told_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let told_by = *self.told_by.lock();
         let all = self.counts.iter().map(|hop| hop.requests).chain([told_by]).flatten();
         all.reduce(|mut all, more| {
             all += more;
@@ -125,11 +126,11 @@ impl Joined {
     pub fn write_unmatched(&self, sink: &dyn MatchSink, call: &Call) -> Result<()> {
         {
             let call = &call.clone().timed(&self.timings).with_source_stage(Stage::Carrying);
-            let mut fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut fates = self.fates.lock();
             let (fates, are_told) = &mut *fates;
             if let (false, Some(first)) = (*are_told, self.hops.first()) {
                 let asked = unmatched::tell_windows(first, self.population(), fates, call)?;
-                *self.told_by.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+                *self.told_by.lock() = asked;
                 *are_told = true;
             }
         }
@@ -175,7 +176,7 @@ impl Joined {
     /// The rows of a chunk that have no match. They are copied, so the lock is not held while a sink takes
     /// them.
     fn lost(&self, chunk: &Chunk) -> Vec<(usize, Fate)> {
-        let fates = self.fates.lock().unwrap_or_else(PoisonError::into_inner);
+        let fates = self.fates.lock();
         fates.0.lost(chunk, self.hops.len() as u8)
     }
 

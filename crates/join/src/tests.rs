@@ -9,6 +9,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema};
 use idmatch_model::{Keep, Pick, SeenAt, Side, TableOptions, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     BatchSource, Call, Error, ErrorKind, Ingest, NoRejects, OpenTables, Result, SourceBatch, now,
 };
@@ -16,7 +17,7 @@ use idmatch_testkit::MemoryStore;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// An id, a partner_id and a date, as numbers.
 type TestRow = (u8, u8, u8);
@@ -162,11 +163,11 @@ fn read(write: impl FnOnce(&dyn idmatch_store::MatchSink) -> Result<()>) -> Vec<
                 row.insert(field.name().clone(), value);
             }
         }
-        rows.lock().unwrap().extend(shown);
+        rows.lock().extend(shown);
         Ok(())
     };
     write(&take).unwrap();
-    rows.into_inner().unwrap()
+    rows.into_inner()
 }
 
 /// A path through the tables: the answers and dates of each.

@@ -6,13 +6,14 @@ use crate::process::{attached, detached};
 use crate::progress::{self, Reports};
 use crate::raised::Raised;
 use arrow_array::RecordBatch;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, Error, ErrorFields, ErrorKind, MatchLane, MatchSink, Result, Table, Unit,
 };
 use pyo3::prelude::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, current, scope};
 use std::time::{Duration, Instant};
 
@@ -68,10 +69,7 @@ pub(crate) fn interruptible<T: Send>(
         let receiver = Mutex::new(receiver);
         let mut interrupt = Ok(());
         loop {
-            let waited = detached(py, || match receiver.lock() {
-                Ok(receiver) => receiver.recv_timeout(SIGNAL_CHECK_INTERVAL),
-                Err(_) => Err(RecvTimeoutError::Disconnected),
-            });
+            let waited = detached(py, || receiver.lock().recv_timeout(SIGNAL_CHECK_INTERVAL));
             match waited {
                 Ok(Ok(done)) => {
                     return match interrupt.and_then(|()| tell()) {
@@ -138,7 +136,7 @@ pub(crate) fn short<T: Send>(
         if current().id() != here {
             return false;
         }
-        let mut checked = checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut checked = checked.lock();
         if checked.elapsed() < SIGNAL_CHECK_INTERVAL {
             return false;
         }

@@ -8,12 +8,13 @@
 
 use crate::forks::Process;
 use crate::process::{attached, detached};
+use idmatch_store::locks::{Condvar, Mutex};
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
+use std::sync::Once;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU8};
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, SystemTime};
 use tracing::field::{Field, Visit};
@@ -79,7 +80,7 @@ struct Waiting {
 
 impl EventQueue {
     fn push(&'static self, told: EventTuple) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if waiting.events.len() < MOST_WAITING {
             waiting.events.push_back(told);
         } else {
@@ -96,8 +97,7 @@ impl EventQueue {
     fn serve(&self) {
         loop {
             let is_empty = |waiting: &mut Waiting| waiting.events.is_empty();
-            let waited = self.changed.wait_timeout_while(self.lock(), IDLE, is_empty);
-            let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = self.changed.wait_while_for(self.waiting.lock(), is_empty, IDLE);
             waiting.is_telling = !waiting.events.is_empty();
             if !waiting.is_telling {
                 waiting.is_served = false;
@@ -108,13 +108,9 @@ impl EventQueue {
             drop(waiting);
             // An exception of a handler is not ours, and must not end the log.
             attached(|py| self.tell.call1(py, (events, dropped)).map(drop).ok());
-            self.lock().is_telling = false;
+            self.waiting.lock().is_telling = false;
             self.changed.notify_all();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +150,7 @@ pub(crate) fn flush_logs(py: Python<'_>) {
         let is_late = |waiting: &mut Waiting| {
             waiting.is_served && (waiting.is_telling || !waiting.events.is_empty())
         };
-        drop(queue.changed.wait_timeout_while(queue.lock(), LAST_WAIT, is_late));
+        drop(queue.changed.wait_while_for(queue.waiting.lock(), is_late, LAST_WAIT));
     });
 }
 

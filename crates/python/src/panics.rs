@@ -1,8 +1,8 @@
 //! Panics of this library become errors. Must not know Python.
 
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Error, ErrorKind, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
-use std::sync::{Mutex, PoisonError};
 use tracing::error;
 
 /// The place of the last panic on any thread: file and line. It is kept for all threads, because work goes on
@@ -14,7 +14,7 @@ static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
 pub(crate) fn note_panics() {
     set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!("{}:{}", place.file(), place.line()));
-        LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&place);
+        LAST_PANIC.lock().clone_from(&place);
         let place = place.unwrap_or_default();
         // The targets are the crates that have loggers. A task on servers runs the code of the driver, too.
         if place.contains("cql") || place.contains("scylla") {
@@ -31,7 +31,7 @@ pub(crate) fn note_panics() {
 /// `Internal`.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
-        let place = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let place = LAST_PANIC.lock().take();
         let place = place.unwrap_or_else(|| "an unknown place".to_owned());
         Error::new(
             ErrorKind::Internal,

@@ -2,10 +2,11 @@
 //!
 //! Must not know the work. Invariant: the callable runs on the thread that made the call, never on a worker.
 
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Progress, ProgressSink, Unit};
 use pyo3::prelude::*;
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 thread_local! {
     static TELLER: RefCell<Option<Py<PyAny>>> = const { RefCell::new(None) };
@@ -35,7 +36,7 @@ impl Reports {
     }
 
     fn add(&self, progress: Progress) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let same =
             waiting.iter_mut().find(|w| (w.stage, w.unit) == (progress.stage, progress.unit));
         match same {
@@ -46,7 +47,7 @@ impl Reports {
 
     /// Tells the callable of each stage: its name, the work done since the last time, and the unit.
     pub(crate) fn tell(&self, callable: &Bound<'_, PyAny>) -> PyResult<()> {
-        let waiting = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *self.0.lock());
         for Progress { stage, done, unit } in waiting {
             let unit = match unit {
                 Unit::Bytes => "bytes",

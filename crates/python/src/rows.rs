@@ -12,13 +12,14 @@ use crate::requested::Requested;
 use crate::stream::{BatchStream, Send as SendBatch};
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::SchemaRef;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Call, CallKind, Calls, Error, ErrorKind, MatchSink, Result, Timings};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::{PyRecordBatchReader, PySchema, PyTable};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// A source of rows. They can be read any number of times.
@@ -105,7 +106,7 @@ impl Rows {
         let rows = self.0.get(py)?;
         let batches = Mutex::new(Vec::new());
         let take = |batch| {
-            batches.lock().unwrap_or_else(PoisonError::into_inner).push(batch);
+            batches.lock().push(batch);
             Ok(())
         };
         if rows.source.is_short() {
@@ -114,7 +115,7 @@ impl Rows {
         } else {
             interruptible(py, |watch| rows.write(watch, |_, send| send(&take)))?.or_raise(py)?;
         }
-        let batches = batches.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let batches = batches.into_inner();
         PyTable::try_new(batches, rows.source.schema())?.into_pyarrow(py)
     }
 
@@ -124,7 +125,7 @@ impl Rows {
         let first = Mutex::new((Vec::new(), most));
         let take = |batch: RecordBatch, call: &Call| {
             call.check()?;
-            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut first = first.lock();
             let (batches, left) = &mut *first;
             let taken = batch.num_rows().min(*left);
             batches.push(batch.slice(0, taken));
@@ -138,7 +139,7 @@ impl Rows {
             let call = watch.call().timed(&rows.timings);
             rows.measure(|| {
                 let done = rows.source.write(&|batch| take(batch, &call), &call);
-                match first.lock().unwrap_or_else(PoisonError::into_inner).1 {
+                match first.lock().1 {
                     0 => Ok(()),
                     _ => done,
                 }
@@ -147,7 +148,7 @@ impl Rows {
         if most > 0 {
             interruptible(py, read)?.or_raise(py)?;
         }
-        let (batches, _) = first.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (batches, _) = first.into_inner();
         PyTable::try_new(batches, rows.source.schema())?.into_pyarrow(py)
     }
 

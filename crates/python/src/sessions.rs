@@ -8,12 +8,13 @@ use crate::sources::{GivenDates, PyRejects, PySource, date_rules, finish};
 use crate::store_context::StoreContext;
 use crate::tables::Table;
 use idmatch_model::{SeenAt, TableId};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, CallKind, Error, Ingest, NewWrite, ObservationSource, Observations, Opened, PartReceipt,
     Result, Sharing, WriteKey, WriteKind, WriteSession, now,
 };
 use pyo3::prelude::*;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Rows read and rejected, the newest date of the good rows, and the receipt of the part.
 type Added = (u64, u64, Option<i64>, String);
@@ -62,12 +63,12 @@ impl Session {
     }
 
     fn ended(&self) {
-        drop(self.opened.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.opened.lock().take());
     }
 
     fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn WriteSession>> {
         self.context.check_open(py)?;
-        let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let session = self.session.get(py)?.lock();
         session.clone().ok_or_else(|| raise(py, &Error::session_ended()))
     }
 }
@@ -113,7 +114,7 @@ impl Session {
             Ok((part, ingest.rows(), ingest.rejected(), ingest.newest()))
         })?;
         let (part, rows, rejected, newest) = finish(py, staged, &raised)?;
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock();
         parts.push(part);
         Ok((rows, rejected, newest.map(SeenAt::millis_i64), part.to_string()))
     }
@@ -134,7 +135,7 @@ impl Session {
             Some(texts) => {
                 texts.iter().map(|text| text.parse()).collect::<Result<_>>().or_raise(py)?
             }
-            None => self.parts.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            None => self.parts.lock().clone(),
         };
         let commit = |call: Call| {
             self.context.calls.measure(CallKind::Commit, || session.commit(&parts, &call))
@@ -147,7 +148,7 @@ impl Session {
 
     /// Ends the session without a commit.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        let session = self.session.get(py)?.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let session = self.session.get(py)?.lock().take();
         self.ended();
         match session {
             // The end of a session may wait for another process, too.

@@ -6,9 +6,10 @@ use crate::process::Own;
 use crate::store_context::{Frozen, StoreContext, open};
 use crate::tables::Table;
 use idmatch_model::TableName;
+use idmatch_store::locks::{Mutex, RwLock};
 use idmatch_store::{Call, Opened};
 use pyo3::prelude::*;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// All tables of a store at one point.
 #[pyclass(frozen, module = "idmatch._core")]
@@ -69,8 +70,8 @@ impl Snapshot {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         // In a fork, a thread of the parent may have a lock.
         let Some(slot) = self.slot.here() else { return Ok(()) };
-        drop(self.opened.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let snapshot = slot.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(self.opened.lock().take());
+        let snapshot = slot.write().take();
         uninterrupted(py, || drop(snapshot))
     }
 }

@@ -8,10 +8,11 @@
 use crate::errors::closed;
 use crate::interrupt::Watch;
 use idmatch_model::TableId;
+use idmatch_store::locks::RwLock;
 use idmatch_store::{Call, Calls, Error, ErrorKind, Result};
 use pyo3::prelude::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// The state of a store that its tables and snapshots share.
@@ -63,7 +64,7 @@ pub(crate) struct Frozen {
 
 /// The snapshot of a slot; InvalidArgument after it was closed.
 pub(crate) fn open(slot: &Slot) -> Result<Arc<dyn idmatch_store::Snapshot>> {
-    let open = slot.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let open = slot.read().clone();
     let closed = "the snapshot is closed; take another one with store.snapshot()";
     open.ok_or_else(|| Error::new(ErrorKind::InvalidArgument, closed))
 }

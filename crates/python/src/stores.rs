@@ -12,14 +12,15 @@ use idmatch_cql::{CqlStore, Settings};
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, TableName, TableOptions};
+use idmatch_store::locks::RwLock;
 use idmatch_store::{
     Call, CallKind, Durability, Error, ErrorKind, ReadOnly, Result, SessionAddress, admin,
     exposition, registry,
 };
 use pyo3::prelude::*;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Pinned bytes, the age of the oldest version, whether it is a checkpoint, whether this process is the writer, and
@@ -177,7 +178,7 @@ impl Store {
 
     /// The store; InvalidArgument after it was closed.
     pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Arc<dyn idmatch_store::Store>> {
-        let store = self.store.get(py)?.read().unwrap_or_else(PoisonError::into_inner);
+        let store = self.store.get(py)?.read();
         store.clone().ok_or_else(|| closed(py, &self.path))
     }
 
@@ -358,7 +359,7 @@ impl Store {
         self.context.is_closed.store(true, Relaxed);
         // A fork does not close the store of its parent.
         let Some(store) = self.store.here() else { return Ok(()) };
-        let store = store.write().unwrap_or_else(PoisonError::into_inner).take();
+        let store = store.write().take();
         store.map_or(Ok(()), |store| uninterrupted(py, move || store.close())?.or_raise(py))
     }
 }

@@ -1,5 +1,6 @@
 //! The failures of a store's background work, for which no caller waits. Must not know what the work is.
 
+use crate::locks::Mutex;
 use crate::now;
 use idmatch_model::{SeenAt, TableId};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -8,7 +9,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Background work that fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl BackgroundErrors {
     /// it last succeeded.
     pub fn failed(&self, work: &'static str, table: Option<TableId>, error: String) -> u64 {
         self.failures.get_or_create(&OfWork { work }).inc();
-        let (last, mut failing) = (now(), self.lock());
+        let (last, mut failing) = (now(), self.failing.lock());
         let since = BackgroundError { work, error: String::new(), since: last, last, failures: 0 };
         let known = failing.entry((work, table)).or_insert(since);
         (known.error, known.last) = (error, last);
@@ -64,39 +64,35 @@ impl BackgroundErrors {
 
     /// Notes that work has succeeded; returns the number of its failures before.
     pub fn succeeded(&self, work: &'static str, table: Option<TableId>) -> u64 {
-        self.lock().remove(&(work, table)).map_or(0, |known| known.failures)
+        self.failing.lock().remove(&(work, table)).map_or(0, |known| known.failures)
     }
 
     /// The failure of some work; `None` where it does not fail.
     pub fn of(&self, work: &'static str, table: Option<TableId>) -> Option<BackgroundError> {
-        self.lock().get(&(work, table)).cloned()
+        self.failing.lock().get(&(work, table)).cloned()
     }
 
     /// Whether work fails, for any table or for the store.
     pub fn fails(&self, work: &'static str) -> bool {
-        self.lock().keys().any(|(failing, _)| *failing == work)
+        self.failing.lock().keys().any(|(failing, _)| *failing == work)
     }
 
     /// Forgets tables that were dropped.
     pub fn keep_tables(&self, is_there: impl Fn(TableId) -> bool) {
-        self.lock().retain(|(_, table), _| table.is_none_or(&is_there));
+        self.failing.lock().retain(|(_, table), _| table.is_none_or(&is_there));
     }
 
     /// The failing work that has failed last.
     pub fn last(&self) -> Option<BackgroundError> {
-        self.lock().values().max_by_key(|known| known.last).cloned()
+        self.failing.lock().values().max_by_key(|known| known.last).cloned()
     }
 
     /// Adds the number of failures of each work, and of the kinds of work that fail at present.
     pub fn register(&self, registry: &mut Registry) {
         let about = "Background work that failed, by its name";
         registry.register("background_failures", about, self.failures.clone());
-        let now = self.lock().keys().map(|(work, _)| *work).collect::<BTreeSet<_>>().len();
+        let now = self.failing.lock().keys().map(|(work, _)| *work).collect::<BTreeSet<_>>().len();
         let about = "Kinds of background work that fail at present";
         registry.register("background_work_failing", about, ConstGauge::new(now as i64));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Subject, BackgroundError>> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

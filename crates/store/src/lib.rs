@@ -17,6 +17,7 @@ mod count;
 mod error;
 mod figures;
 mod ingest;
+pub mod locks;
 mod matching;
 mod metrics;
 mod read_only;

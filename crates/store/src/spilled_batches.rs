@@ -3,6 +3,7 @@
 //! The file has no name, and only its owner can read it. Every batch in it has a checksum. Must not know what
 //! the rows are.
 
+use crate::locks::Mutex;
 use crate::{Error, ErrorKind, Result};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -10,7 +11,7 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 /// Keeps batches until they are read. Several threads may push and read.
@@ -86,7 +87,7 @@ impl SpilledBatches {
 
     /// Whether there is a file.
     pub fn is_in_file(&self) -> bool {
-        self.lock().file.is_some()
+        self.buffered.lock().file.is_some()
     }
 
     /// Copies a batch to memory or to the file.
@@ -94,19 +95,19 @@ impl SpilledBatches {
     /// # Errors
     /// `Io` if the system's folder for temporary files cannot take it.
     pub fn push(&self, batch: &RecordBatch) -> Result<SpilledBatch> {
-        let mut bytes = self.lock_buffers().pop().unwrap_or_default();
+        let mut bytes = self.buffers.lock().pop().unwrap_or_default();
         bytes.clear();
         let mut writer = StreamWriter::try_new(bytes, batch.schema_ref()).map_err(failed)?;
         writer.write(batch).map_err(failed)?;
         let bytes = writer.into_inner().map_err(failed)?;
         let batch = self.keep(batch.num_rows(), &bytes);
-        self.lock_buffers().push(bytes);
+        self.buffers.lock().push(bytes);
         batch
     }
 
     fn keep(&self, rows: usize, bytes: &[u8]) -> Result<SpilledBatch> {
         let (file, offset) = {
-            let mut buffered = self.lock();
+            let mut buffered = self.buffered.lock();
             if buffered.file.is_none() && buffered.bytes_in_memory + bytes.len() <= self.most {
                 buffered.bytes_in_memory += bytes.len();
                 let bytes = Buffer::from(bytes);
@@ -123,14 +124,6 @@ impl SpilledBatches {
         file.write_all_at(bytes, offset).map_err(failed)?;
         let (len, checksum) = (bytes.len(), XxHash3_64::oneshot(bytes));
         Ok(SpilledBatch { rows, location: SpillLocation::File { file, offset, len, checksum } })
-    }
-
-    fn lock_buffers(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SpillBuffer> {
-        self.buffered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,9 +2,10 @@
 #![allow(clippy::disallowed_methods, reason = "a deadline is an instant")]
 
 use idmatch_model::{SeenAt, TableId};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Call, ErrorKind, Progress, SCAN_RANGES, ScanSplit, Unit, Version};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -25,10 +26,10 @@ fn a_call_ends_by_its_flag_or_its_deadline_and_reports() {
 
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&seen);
-    let reporting = call.reporting(Arc::new(move |done| sink.lock().unwrap().push(done)));
+    let reporting = call.reporting(Arc::new(move |done| sink.lock().push(done)));
     reporting.report("verify", 7, Unit::Bytes).unwrap();
     let expected = Progress { stage: "verify", done: 7, unit: Unit::Bytes };
-    assert_eq!(*seen.lock().unwrap(), [expected]);
+    assert_eq!(*seen.lock(), [expected]);
 }
 
 fn divided(count: usize, version: Option<Version>) -> Vec<ScanSplit> {

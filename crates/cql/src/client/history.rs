@@ -5,7 +5,7 @@
 
 use super::metrics::{ClientMetrics, RunningAttempts};
 use crate::error::{attempt_outcome, is_overload, replica_counts};
-use parking_lot::Mutex;
+use idmatch_store::locks::Mutex;
 use scylla::errors::{DbError, RequestAttemptError, RequestError};
 use scylla::observability::history::{AttemptId, HistoryListener, RequestId, SpeculativeId};
 use scylla::policies::retry::RetryDecision;

@@ -13,7 +13,7 @@
 //!   holds for all.
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
-use parking_lot::{Mutex, MutexGuard};
+use idmatch_store::locks::{Mutex, MutexGuard};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::sync::{Semaphore, SemaphorePermit};

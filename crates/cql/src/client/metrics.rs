@@ -3,7 +3,7 @@
 //! The only label is the address of a node. Must not know any table, statement or value.
 
 use idmatch_store::durations;
-use parking_lot::Mutex;
+use idmatch_store::locks::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -13,7 +13,7 @@ use super::statement::Prepared;
 use crate::error::{read_error, write_error};
 use crate::settings::Settings;
 use idmatch_store::Result;
-use parking_lot::Mutex;
+use idmatch_store::locks::Mutex;
 use scylla::client::session::Session;
 use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::response::{PagingState, PagingStateResponse};

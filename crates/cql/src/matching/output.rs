@@ -2,8 +2,8 @@
 
 use arrow_array::RecordBatch;
 use idmatch_model::SeenAt;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{MatchQuery, Result, RowBatch, SpilledBatch, SpilledBatches};
-use parking_lot::Mutex;
 
 /// A batch is passed on when it has this many rows, or bytes of identifiers.
 const BATCH_ROWS: usize = 8_192;

@@ -9,7 +9,7 @@
 //! number of buckets nor the seed changes.
 
 use idmatch_model::SeenAt;
-use parking_lot::Mutex;
+use idmatch_store::locks::Mutex;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 /// Rows of a bucket when a table has its expected number of rows.

@@ -3,8 +3,8 @@
 //! A value is read at most once in half a metadata TTL, and never served when it is older than one. So a
 //! change that waits for one TTL after it is published is known to every request that starts later.
 
+use idmatch_store::locks::RwLock;
 use idmatch_store::{BackgroundError, BackgroundErrors, Result};
-use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use std::future::Future;
 use std::sync::Arc;

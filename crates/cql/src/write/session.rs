@@ -7,14 +7,15 @@ use crate::logged::{ResultCounts, logged};
 use crate::schema::keyspace::random;
 use crate::write::keys;
 use crate::write::load::{load, upsert};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, Committed, Error, ErrorFields, ErrorKind, NewWrite, ObservationSource, Observations,
     PartReceipt, PartWriter, Result, SessionAddress, SessionId, Sharing, WriteKey, WriteKind,
     WriteSession,
 };
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A session.
 struct CqlSession {
@@ -75,15 +76,11 @@ pub(crate) fn resume(context: Arc<TableContext>, id: SessionId) -> Box<dyn Write
 
 impl CqlSession {
     fn check_staging(&self) -> Result<()> {
-        match lock(&self.state).has_ended {
+        match self.state.lock().has_ended {
             true => Err(Error::session_ended()),
             false => Ok(()),
         }
     }
-}
-
-fn lock(state: &Mutex<SessionState>) -> MutexGuard<'_, SessionState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Notes a part that is written.
@@ -94,7 +91,7 @@ fn finish(
     rejected: u64,
 ) -> Result<PartReceipt> {
     let id = u128::from_be_bytes(random()?);
-    lock(state).written.insert(id);
+    state.lock().written.insert(id);
     Ok(PartReceipt { id, number, rows, rejected })
 }
 
@@ -104,7 +101,7 @@ impl WriteSession for CqlSession {
     }
 
     fn outcome(&self) -> Option<Committed> {
-        lock(&self.state).outcome
+        self.state.lock().outcome
     }
 
     fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>> {
@@ -130,7 +127,7 @@ impl WriteSession for CqlSession {
     /// `TableNotFound` where the table was dropped meanwhile: the rows are gone with it.
     fn commit(&self, receipts: &[PartReceipt], call: &Call) -> Result<Committed> {
         let chosen = {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             if let Some(outcome) = state.outcome {
                 return Ok(outcome);
             }
@@ -148,13 +145,13 @@ impl WriteSession for CqlSession {
             }
         };
         let outcome = self.context.client.wait_unless(call, Use::Write, committed)?;
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         (state.outcome, state.has_ended) = (Some(outcome), true);
         Ok(outcome)
     }
 
     fn abort(&self) -> Result<()> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.outcome.is_some() {
             return Err(Error::session_committed());
         }
@@ -165,7 +162,7 @@ impl WriteSession for CqlSession {
 
 impl PartWriter for CqlPart {
     fn add(&mut self, rows: &Observations) -> Result<()> {
-        if lock(&self.state).has_ended {
+        if self.state.lock().has_ended {
             return Err(Error::session_ended());
         }
         self.rows += rows.len() as u64;
@@ -201,6 +198,6 @@ struct OneBatch(Mutex<Option<Observations>>);
 
 impl ObservationSource for OneBatch {
     fn next_batch(&self) -> Result<Option<Observations>> {
-        Ok(self.0.lock().unwrap_or_else(PoisonError::into_inner).take())
+        Ok(self.0.lock().take())
     }
 }

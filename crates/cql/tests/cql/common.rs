@@ -5,6 +5,7 @@ use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray};
 use idmatch_cql::{CqlStore, Settings};
 use idmatch_model::{SeenAt, Side, Target, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     BatchSource, Erased, ErrorKind, Ingest, MatchSink, NoRejects, Result, SourceBatch, Table, now,
 };
@@ -13,7 +14,7 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::response::query_result::QueryRowsResult;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 use uuid::Uuid;
@@ -286,13 +287,13 @@ pub(crate) fn rows_of(send: impl FnOnce(&dyn MatchSink) -> Result<()>) -> Rows {
             (batch.column(0).as_string::<i32>(), batch.column(1).as_string::<i32>());
         let dates = batch.column(2).as_primitive::<TimestampMillisecondType>();
         let all = keys.iter().zip(values).zip(dates);
-        rows.lock().unwrap().extend(all.map(|((key, value), date)| {
+        rows.lock().extend(all.map(|((key, value), date)| {
             (key.unwrap().to_owned(), value.unwrap().to_owned(), date.unwrap())
         }));
         Ok(())
     })
     .unwrap();
-    rows.into_inner().unwrap()
+    rows.into_inner()
 }
 
 /// What goes with a key.

@@ -5,10 +5,11 @@
 //! such as `&hot_key_rows=1&match_memory=1`.
 
 use crate::common::{Beside, open_with};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Result, Store};
 use idmatch_testkit::conformance::{self, Ways};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The cases that servers cannot play: they refuse a replace, before any question is asked. `sessions` shows how.
 const UNSUPPORTED: &str = "replace.json";
@@ -73,7 +74,7 @@ impl Keyspaces {
     /// The keyspace of the store with this number. It is empty when it is first asked for.
     fn name(&self, number: usize) -> String {
         let name = |number| format!("{}_{number}", self.prefix);
-        let mut latest = self.latest.lock().unwrap();
+        let mut latest = self.latest.lock();
         if *latest != Some(number) {
             for number in latest.replace(number).into_iter().chain([number]) {
                 self.server.run(&format!("DROP KEYSPACE IF EXISTS {}", name(number)));
@@ -86,7 +87,7 @@ impl Keyspaces {
 impl Drop for Keyspaces {
     fn drop(&mut self) {
         // A panic here would hide why the test has failed.
-        let latest = self.latest.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let latest = self.latest.get_mut();
         if let Some(number) = latest.take() {
             self.server.try_run(&format!("DROP KEYSPACE IF EXISTS {}_{number}", self.prefix));
         }

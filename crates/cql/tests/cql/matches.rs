@@ -6,6 +6,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMillisecondType, UInt32Type};
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, RecordBatch};
 use idmatch_model::{Pick, Side, TableOptions, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     BatchSource, Error, ErrorKind, Match, MatchQuery, OpenTables, Result, SourceBatch, Table,
     UnmatchedReason,
@@ -13,7 +14,7 @@ use idmatch_store::{
 use scylla::errors::DbError;
 use scylla_proxy::{Condition, RequestReaction, RequestRule};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const THEN: i64 = 1_750_000_000_000;
 const QUERY: MatchQuery =
@@ -126,11 +127,11 @@ fn numbered(matched: &dyn Match) -> Vec<(u32, (String, i64))> {
         let dates = batch.column(2).as_primitive::<TimestampMillisecondType>();
         let answers = values.iter().zip(dates);
         let answers = answers.map(|(value, date)| (value.unwrap().to_owned(), date.unwrap()));
-        rows.lock().unwrap().extend(numbers.values().iter().copied().zip(answers));
+        rows.lock().extend(numbers.values().iter().copied().zip(answers));
         Ok(())
     };
     matched.write(&take).unwrap();
-    let mut rows = rows.into_inner().unwrap();
+    let mut rows = rows.into_inner();
     // Stable: the answers of a row keep their order.
     rows.sort_by_key(|row| row.0);
     rows

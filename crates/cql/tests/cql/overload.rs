@@ -4,11 +4,12 @@
 use crate::common::{answers, fresh, open, row_batches, upsert};
 use crate::proxy::{Between, naming};
 use idmatch_model::{Side, TableOptions};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{BatchSource, Ingest, NoRejects, OpenTables, Result, SourceBatch, Table, now};
 use scylla::errors::DbError;
 use scylla_proxy::{Action, Condition, Reaction, RequestFrame, RequestReaction, RequestRule};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::block_in_place;
@@ -127,11 +128,11 @@ impl Slow {
     /// Holds requests until this many have arrived.
     fn reaction(&self, least: usize) -> RequestReaction {
         let (sender, receiver) = unbounded_channel();
-        *self.arrived.lock().unwrap() = Some(receiver);
+        *self.arrived.lock() = Some(receiver);
         self.gone.store(0, Relaxed);
         let (arrived, gone, present) =
             (Arc::clone(&self.arrived), Arc::clone(&self.gone), Arc::clone(&self.present));
-        let arrived = move || arrived.lock().unwrap().as_ref().map_or(0, Seen::len);
+        let arrived = move || arrived.lock().as_ref().map_or(0, Seen::len);
         let count = move |frame| {
             // The proxy goes on meanwhile.
             block_in_place(|| {
@@ -141,7 +142,7 @@ impl Slow {
                 }
                 std::thread::sleep(if least > 0 { LINGER } else { Duration::ZERO });
             });
-            present.lock().unwrap().push(arrived() - gone.fetch_add(1, Relaxed));
+            present.lock().push(arrived() - gone.fetch_add(1, Relaxed));
             frame
         };
         RequestReaction {
@@ -152,7 +153,7 @@ impl Slow {
     }
 
     fn take(&self) -> Vec<usize> {
-        std::mem::take(&mut self.present.lock().unwrap())
+        std::mem::take(&mut self.present.lock())
     }
 }
 

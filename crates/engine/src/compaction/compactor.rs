@@ -177,6 +177,7 @@ impl Compactor {
         drop(tables);
         let is_wanted = || {
             !self.is_stopped()
+                && !self.running.is_awaited()
                 && (mode != CompactionMode::Idle || *self.flushed_at.lock() == started)
         };
         let compact = |id| loop {

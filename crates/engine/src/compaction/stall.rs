@@ -140,6 +140,7 @@ impl Compactor {
     pub(crate) fn compact_backlog(&self, call: &Call) {
         let Some(_running) = self.running.try_lock() else { return self.note_stall_level() };
         while !self.is_stopped()
+            && !self.running.is_awaited()
             && let Some(id) = self.slowed_tables().first()
             && self.compact_some(*id, |_| true, call)
         {}

@@ -146,11 +146,11 @@ impl Flusher {
     pub(crate) fn wait(&self, call: &Call) -> Result<()> {
         loop {
             call.check()?;
-            let mut state = self.state.lock();
+            let state = self.state.lock();
             if !state.is_running {
                 return Ok(());
             }
-            self.ended.wait_for(&mut state, LOOK);
+            drop(self.ended.wait_for(state, LOOK));
         }
     }
 

@@ -79,7 +79,7 @@ impl GroupCommit {
                 return outcome;
             }
             if queue.is_led {
-                queue.wait(&self.led);
+                queue = queue.wait(&self.led);
                 continue;
             }
             queue.is_led = true;
@@ -94,13 +94,13 @@ impl GroupCommit {
                 let told = told.map_err(Error::copied);
                 member.outcome.lock().get_or_insert(told);
             }
-            queue = self.queue.lock();
-            queue.is_led = false;
+            self.queue.lock().is_led = false;
+            // Woken threads want the lock.
             self.led.notify_all();
             if let Err(panic) = ended {
-                drop(queue);
                 resume_unwind(panic);
             }
+            queue = self.queue.lock();
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::disk::io_error;
 use crate::identity::Identity;
 use crate::journal::{FileHeader, JournalWriter};
 use crate::memtable::Commit;
-use crate::sync::Instant;
+use crate::sync::{self, Instant};
 use crate::versions::{JournalPosition, JournalPositions, VersionSet};
 use crate::writer_lock::{WriterGuard, WriterLock};
 use idmatch_store::{Call, Error, ErrorKind, Result};
@@ -40,6 +40,16 @@ impl ActiveJournal {
     /// The number of the file that the next commit goes to.
     pub(super) fn current_file(&self) -> u64 {
         self.journal.as_ref().map_or(self.next, JournalWriter::number)
+    }
+
+    /// Notes when written records have to be durable; `None` if they are. Late ones become so now: the thread
+    /// that syncs may not have got the lock of the writer.
+    pub(super) fn sync_within(&mut self, wait: Option<Duration>) {
+        if self.sync_by.is_some_and(|by| by <= sync::instant()) {
+            return self.sync();
+        }
+        let by = wait.map(|wait| sync::instant() + wait);
+        self.sync_by = by.map(|by| self.sync_by.map_or(by, |other| other.min(by)));
     }
 
     /// Makes written records durable. After a failure nothing is written any more: a second sync could

@@ -242,8 +242,7 @@ impl WritePath {
 
     /// Notes when written records have to be durable, and has a thread sync them by then.
     fn sync_within(self: &Arc<WritePath>, writer: &mut ActiveJournal, wait: Option<Duration>) {
-        let by = wait.map(|wait| sync::instant() + wait);
-        writer.sync_by = by.map(|by| writer.sync_by.map_or(by, |other| other.min(by)));
+        writer.sync_within(wait);
         self.to_sync.notify_all();
         if writer.sync_by.is_none() || self.is_syncing.swap(true, AcqRel) {
             return;
@@ -271,7 +270,7 @@ impl WritePath {
                     self.versions.background.failed(SYNC, None, &error);
                 }
             } else {
-                slot.wait_for(&self.to_sync, left);
+                slot = slot.wait_for(&self.to_sync, left);
             }
         }
         self.is_syncing.store(false, Release);

@@ -8,6 +8,7 @@ use crate::common::{
 use arrow_array::RecordBatch;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Pick, Side, Target, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Admin, BatchSource, Call, Counting, Distinct, Lookup, MatchQuery, NewWrite, OpenTables,
     Progress, Result, ScanRanges, Sharing, SourceBatch, Store, Table, Unit, Version, WriteKind,
@@ -15,8 +16,8 @@ use idmatch_store::{
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 const QUERY: MatchQuery =
@@ -337,7 +338,7 @@ fn progress_adds_up_to_the_work() {
     let call = {
         let done = done.clone();
         Call::default().reporting(Arc::new(move |Progress { stage, done: more, unit }| {
-            let mut done = done.lock().unwrap();
+            let mut done = done.lock();
             let sums = done.entry(stage).or_default();
             match unit {
                 Unit::Bytes => sums.0 += more,
@@ -345,7 +346,7 @@ fn progress_adds_up_to_the_work() {
             }
         }))
     };
-    let take = || std::mem::take(&mut *done.lock().unwrap());
+    let take = || std::mem::take(&mut *done.lock());
     // Large segments, and then many small ones.
     let (store, table, rows) = big(Arc::default(), dir.path());
     let small = create(&store, "small", Keep::All).unwrap();

@@ -7,14 +7,15 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Side, TableName, TableOptions, Target, Window};
+use idmatch_store::locks::{Mutex, RwLock};
 use idmatch_store::{
     Call, Counting, Error, ErrorKind, Ingest, Lookup, NewWrite, NoRejects, PartReceipt, Result,
     Sharing, Snapshot, Store, Table, TableSnapshot, WriteKind, WriteSession,
 };
 use idmatch_testkit::MemoryStore;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
 
 /// A memtable takes a few dozens of batches.
 const LIMITS: MemoryLimits = MemoryLimits {
@@ -67,26 +68,26 @@ impl Twins {
         let keep = if random.once_in(2) { Keep::All } else { Keep::Last };
         match random.below(15) {
             0..2 => {
-                let _gate = self.gate.write().unwrap();
+                let _gate = self.gate.write();
                 let options = TableOptions { keep, retention: None };
                 self.both(|store| store.create_table(&one, &options, None, &call), "create");
             }
             2 => {
-                let _gate = self.gate.write().unwrap();
+                let _gate = self.gate.write();
                 self.both(|store| store.rename_table(&one, &other, &call), "rename");
             }
             3 => {
-                let _gate = self.gate.write().unwrap();
+                let _gate = self.gate.write();
                 self.both(|store| store.swap_tables(&one, &other, &call), "swap");
             }
             4 => {
-                let _gate = self.gate.write().unwrap();
+                let _gate = self.gate.write();
                 self.both(|store| store.drop_table(&one, &call), "drop");
             }
             5..9 => {
                 let rows = Self::rows(random);
                 let add = if random.once_in(3) { load } else { upsert };
-                let _gate = self.gate.read().unwrap();
+                let _gate = self.gate.read();
                 let add =
                     |store: &_| add(&Table::named(store, &one), &mut Batches::of_rows(&rows, 3));
                 self.written.fetch_add(self.both(add, "add").into(), Relaxed);
@@ -94,17 +95,17 @@ impl Twins {
             9..11 => {
                 let target = [Target::Id(format!("i{}", random.below(KEYS)))];
                 let at = random.below(1_000) as i64;
-                let _gate = self.gate.write().unwrap();
+                let _gate = self.gate.write();
                 self.both(|store| erase(&Table::named(store, &one), &target, at), "erase");
             }
             11..13 => {
                 let rows = Self::rows(random);
                 let kind = if random.once_in(3) { WriteKind::Add } else { WriteKind::Replace };
-                let _gate = self.gate.write().unwrap();
+                let _gate = self.gate.write();
                 self.begin(&one, kind, &rows);
             }
             13 => {
-                let _gate = self.gate.write().unwrap();
+                let _gate = self.gate.write();
                 self.end_one(random.below(usize::MAX), random.once_in(4));
             }
             _ => {
@@ -129,7 +130,7 @@ impl Twins {
             Ok((session, part))
         });
         match begun {
-            [Ok(ours), Ok(reference)] => self.sessions.lock().unwrap().push([ours, reference]),
+            [Ok(ours), Ok(reference)] => self.sessions.lock().push([ours, reference]),
             [ours, reference] => {
                 let [ours, reference] = [ours, reference].map(|begun| begun.err());
                 let kind = |error: &Option<Error>| error.as_ref().map(Error::kind);
@@ -140,7 +141,7 @@ impl Twins {
 
     /// Commits or aborts a session, which may have begun long before, under another name of its table.
     fn end_one(&self, which: usize, aborts: bool) {
-        let mut sessions = self.sessions.lock().unwrap();
+        let mut sessions = self.sessions.lock();
         if sessions.is_empty() {
             return;
         }
@@ -156,7 +157,7 @@ impl Twins {
     }
 
     fn snapshots(&self) -> [Arc<dyn Snapshot>; 2] {
-        let _gate = self.gate.write().unwrap();
+        let _gate = self.gate.write();
         self.stores.each_ref().map(|store| store.snapshot(&Call::default()).unwrap())
     }
 }
@@ -226,7 +227,7 @@ fn three_hundred_names_and_eight_threads_equal_the_reference() {
     assert!(twins.written.load(Relaxed) > 20, "{:?} writes", twins.written);
     assert!(twins.committed.load(Relaxed) > 2, "{:?} commits", twins.committed);
     // Sessions that nobody ends leave nothing.
-    twins.sessions.lock().unwrap().clear();
+    twins.sessions.lock().clear();
     kept.iter().for_each(|pair| compare(pair, 7, "an old snapshot"));
     drop(kept);
     compare(&twins.snapshots(), 1, "the end");

@@ -7,12 +7,13 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, Side, TableOptions, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Ingest, OpenTables, Table, now};
 use idmatch_testkit::MemoryStore;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 pub(crate) const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 40,
@@ -270,7 +271,7 @@ impl Hooks for Peak {
     const IS_SHARED: bool = true;
 
     fn removing(&self, _: &Path) {
-        let mut peak = self.0.lock().unwrap();
+        let mut peak = self.0.lock();
         peak.1 = peak.1.max(bytes_of(&peak.0));
     }
 }
@@ -294,9 +295,9 @@ fn a_compaction_needs_little_spare_disk() {
         load(&table, &mut Batches::of_rows(rows, 5_000)).unwrap();
     }
     let before = bytes_of(dir.path());
-    disk.0.0.lock().unwrap().1 = 0;
+    disk.0.0.lock().1 = 0;
     table.compact().unwrap();
-    let most = disk.0.0.lock().unwrap().1;
+    let most = disk.0.0.lock().1;
     assert_eq!(table.stats().unwrap().segments, 128, "64 ranges of each direction");
     assert!(most >= before, "{most} bytes at the peak, {before} before");
     let largest = before.max(bytes_of(dir.path()));

@@ -8,13 +8,14 @@ use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, Pick, SeenAt, Side, TableOptions, Target, Window};
 use idmatch_store::UnmatchedReason::{Malformed, NotFound, Null};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     BatchSource, ErrorKind, Match, MatchQuery, OpenTables, Result, SourceBatch, Table,
     UnmatchedReason, now,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::vec;
 
 const DAY: i64 = 86_400_000;
@@ -87,14 +88,14 @@ fn told(matched: &dyn Match, query: MatchQuery) -> Vec<Outcome> {
             let rows = batch.column(0).as_primitive::<UInt32Type>().values();
             let answers = batch.column(1).as_string::<i32>();
             let dates = batch.column(2).as_primitive::<TimestampMillisecondType>().values();
-            let mut hits = hits.lock().unwrap();
+            let mut hits = hits.lock();
             for ((row, text), date) in rows.iter().zip(answers).zip(dates) {
                 hits.entry(*row).or_default().push(answer(text.unwrap(), *date));
             }
             Ok(())
         })
         .unwrap();
-    let hits = hits.into_inner().unwrap();
+    let hits = hits.into_inner();
     let counts = matched.counts();
     assert_eq!(counts.matched, hits.len() as u64);
     assert_eq!(counts.rows, hits.values().map(|answers| answers.len() as u64).sum::<u64>());

@@ -7,12 +7,13 @@ use arrow_array::RecordBatch;
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, SeenAt, Side, Target, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, ErrorKind, Lookup, OpenTables, SCAN_RANGES, ScanRanges, ScanSplit, Table, TableSnapshot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 150,
@@ -45,11 +46,11 @@ fn ids_of(rows: &[Row]) -> BTreeSet<String> {
 fn scanned_split(table: &dyn TableSnapshot, split: &ScanSplit, window: Window) -> Vec<Row> {
     let rows = Mutex::new(Vec::new());
     let take = |batch: RecordBatch| {
-        rows.lock().unwrap().extend(rows_of(&batch));
+        rows.lock().extend(rows_of(&batch));
         Ok(())
     };
     table.scan_split(split, window.into(), &take, &Call::default()).unwrap();
-    let mut rows = rows.into_inner().unwrap();
+    let mut rows = rows.into_inner();
     rows.sort();
     rows
 }

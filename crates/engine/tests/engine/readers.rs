@@ -8,13 +8,14 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Pick, Side, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, ErrorFields, ErrorKind, Lookup, MatchQuery, OpenTables, Store, Table, now,
 };
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 
 const LOADS: usize = 25;
 const IDS: usize = 64;
@@ -161,11 +162,11 @@ fn a_match_keeps_its_state() {
     matched
         .write(&|batch: RecordBatch| {
             let seen_at = batch.column(2).as_primitive::<TimestampMillisecondType>();
-            dates.lock().unwrap().extend_from_slice(seen_at.values());
+            dates.lock().extend_from_slice(seen_at.values());
             Ok(())
         })
         .unwrap();
-    assert_eq!(dates.into_inner().unwrap(), vec![0; IDS]);
+    assert_eq!(dates.into_inner(), vec![0; IDS]);
     let lookup = Lookup::by(Side::PartnerId);
     let answers = snapshot.lookup_many(&["shared"], lookup, &Call::default()).unwrap();
     let dates = answers.of(0).map(|(_, date)| date.millis_i64());

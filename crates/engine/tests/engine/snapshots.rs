@@ -7,12 +7,13 @@ use crate::common::{
 use idmatch_engine::disk::OsDisk;
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, SeenAt, TableOptions, Target, Window};
+use idmatch_store::locks::RwLock;
 use idmatch_store::{Call, Counting, OpenTables, Snapshot, Store, Table, TableSnapshot, now};
 use idmatch_testkit::MemoryStore;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, RwLock};
 
 /// A memtable takes a few dozens of batches, a range some hundred rows.
 const LIMITS: MemoryLimits = MemoryLimits {
@@ -83,12 +84,12 @@ impl Twins {
 
     /// Does something to a table of both.
     fn write(&self, table: usize, write: impl Fn(&Table)) {
-        let _gate = self.gate.read().unwrap();
+        let _gate = self.gate.read();
         self.tables[table].iter().for_each(write);
     }
 
     fn pair(&self) -> Pair {
-        let _gate = self.gate.write().unwrap();
+        let _gate = self.gate.write();
         self.stores.each_ref().map(|store| store.snapshot(&Call::default()).unwrap())
     }
 
@@ -175,7 +176,7 @@ fn snapshots_beside_eight_writers_equal_those_of_the_reference() {
             pairs.push(twins.pair());
             match pairs.len() {
                 3 => {
-                    let _gate = twins.gate.write().unwrap();
+                    let _gate = twins.gate.write();
                     let retention = Some(Period::parse("150d").unwrap());
                     twins.tables[2]
                         .iter()

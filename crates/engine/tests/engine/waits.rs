@@ -8,10 +8,11 @@ use crate::common::{
 };
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, SeenAt, Target};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Admin, Call, OpenTables, Result, Table};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 fn rows() -> Vec<Row> {
@@ -122,7 +123,7 @@ fn no_write_waits_for_an_erasure_that_searches() {
     let stops = move |_| {
         if is_first.swap(false, Relaxed) {
             reached.send(()).unwrap();
-            opened.lock().unwrap().recv().unwrap();
+            opened.lock().recv().unwrap();
         }
     };
     let erasing = table.with_call(Call::default().reporting(Arc::new(stops)));

@@ -11,6 +11,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, StringArray, UInt32Array};
 use arrow_cast::cast;
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::take::take_record_batch;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, Error, ErrorKind, MatchLane, MatchSink, Result, SpilledBatch, SpilledBatches,
 };
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, create_dir};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Bytes of divided rows that stay in memory.
 const MEMORY_BYTES: usize = 64 << 20;
@@ -78,7 +79,7 @@ pub(crate) fn write_folder(
         divided: Mutex::default(),
     };
     send(&partitioner)?;
-    let mut divided = partitioner.divided.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut divided = partitioner.divided.into_inner();
     if at.is_none() {
         // Even without rows there is one file, which tells the columns.
         divided.entry(None).or_default();
@@ -228,7 +229,7 @@ impl FolderLane<'_> {
 
     fn keep(&self, value: Option<String>, rows: &RecordBatch) -> Result<()> {
         let rows = self.partitioner.spilled.push(rows)?;
-        let mut divided = self.partitioner.divided.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut divided = self.partitioner.divided.lock();
         divided.entry(value).or_default().push(rows);
         if divided.len() > MAX_VALUES {
             let text =

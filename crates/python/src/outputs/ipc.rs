@@ -5,9 +5,9 @@ use super::output_file::OutputFile;
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::{FileWriter, StreamWriter};
 use arrow_schema::SchemaRef;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{MatchLane, MatchSink, Result};
 use std::io::BufWriter;
-use std::sync::{Mutex, PoisonError};
 
 /// A file that takes one batch at a time.
 pub(super) struct IpcSink(Mutex<IpcWriter>);
@@ -29,7 +29,7 @@ impl IpcSink {
     }
 
     pub(super) fn finish(self) -> Result<()> {
-        let flushed = match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        let flushed = match self.0.into_inner() {
             IpcWriter::File(mut writer) => writer.finish().and_then(|()| writer.flush()),
             IpcWriter::Stream(mut writer) => writer.finish().and_then(|()| writer.flush()),
         };
@@ -47,7 +47,7 @@ struct IpcLane<'a>(&'a Mutex<IpcWriter>);
 
 impl MatchLane for IpcLane<'_> {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self.0.lock();
         let written = match &mut *writer {
             IpcWriter::File(writer) => writer.write(&batch),
             IpcWriter::Stream(writer) => writer.write(&batch),

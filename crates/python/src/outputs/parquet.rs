@@ -5,6 +5,7 @@ use super::output_file::OutputFile;
 use crate::requested::cast_exactly;
 use arrow_array::RecordBatch;
 use arrow_schema::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
 use parquet::arrow::ArrowSchemaConverter;
 use parquet::arrow::add_encoded_arrow_schema_to_metadata;
@@ -15,7 +16,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use std::io::BufWriter;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A row group ends with the batch that brings it to this many rows, or bytes of memory. Each lane holds one
 /// group.
@@ -94,7 +95,7 @@ impl ParquetSink {
     }
 
     pub(super) fn finish(self) -> Result<()> {
-        let file = self.file.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let file = self.file.into_inner();
         file.close().map(drop).map_err(file_failed)
     }
 }
@@ -142,7 +143,7 @@ impl GroupLane<'_> {
         let columns = std::mem::take(&mut self.columns).into_iter();
         let chunks: Vec<_> =
             columns.map(ArrowColumnWriter::close).collect::<std::result::Result<_, _>>()?;
-        let mut file = self.sink.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.sink.file.lock();
         let mut group = file.next_row_group()?;
         for chunk in chunks {
             chunk.append_to_row_group(&mut group)?;

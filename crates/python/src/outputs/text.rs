@@ -10,9 +10,9 @@ use arrow_json::writer::{LineDelimited, WriterBuilder as JsonBuilder};
 use arrow_schema::SchemaRef;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 
 /// Bytes of text that are written at once, and compressed by themselves.
 const BLOCK_BYTES: usize = 4 << 20;
@@ -86,13 +86,13 @@ impl TextSink {
     }
 
     pub(super) fn finish(self) -> Result<()> {
-        let mut file = self.file.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.into_inner();
         file.flush().map_err(file_failed)
     }
 
     fn write(&self, block: &[u8]) -> Result<()> {
         let packed = self.packing.pack(block).map_err(file_failed)?;
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         file.write_all(&packed).map_err(file_failed)
     }
 }

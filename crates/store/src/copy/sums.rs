@@ -4,6 +4,7 @@
 //! Must not know which table is the source. Invariant: two tables with the same observations have the
 //! same sums in any backend, because only texts and dates are hashed.
 
+use crate::locks::Mutex;
 use crate::{
     Call, Error, ErrorKind, MatchLane, MatchSink, Result, SCAN_RANGES, ScanRanges, TableSnapshot,
     Unit,
@@ -15,7 +16,6 @@ use idmatch_model::{ErasureKey, Period, SeenAt, Window};
 use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Mutex, PoisonError};
 use twox_hash::XxHash3_128;
 
 /// Rows that expire within 1/100 of the retention are not compared when a copy ends: they expire at
@@ -171,7 +171,7 @@ impl Summation<'_> {
         let total = Mutex::new(RangeSums::none());
         let sink = SummationSink { summation: self, total: &total };
         table.scan(ranges, Window::ALL.into(), &sink, self.call)?;
-        Ok(total.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(total.into_inner())
     }
 }
 
@@ -247,7 +247,7 @@ impl MatchLane for SummationLane<'_> {
     }
 
     fn finish(self: Box<Self>) -> Result<()> {
-        self.sink.total.lock().unwrap_or_else(PoisonError::into_inner).add(&self.sums);
+        self.sink.total.lock().add(&self.sums);
         Ok(())
     }
 }

@@ -3,10 +3,10 @@
 use super::observations::{ObservationColumns, Observations, numbers};
 use super::rejects::{BadRows, Reject, RejectSink};
 use super::source::SourceBatch;
+use crate::locks::Mutex;
 use crate::{Error, ErrorFields, ErrorKind, Result};
 use idmatch_model::{DateRules, SeenAt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// Judges the rows of one load or upsert. Shared by the threads that do the work.
 pub struct Ingest<'a> {
@@ -115,6 +115,6 @@ impl<'a> Ingest<'a> {
             }));
         }
         self.rejected.fetch_add(rejects.len() as u64, Relaxed);
-        self.sink.lock().unwrap_or_else(PoisonError::into_inner).reject(rejects)
+        self.sink.lock().reject(rejects)
     }
 }

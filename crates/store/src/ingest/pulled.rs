@@ -7,7 +7,7 @@ use super::judge::Ingest;
 use super::observations::{Observations, stored};
 use super::source::{BatchSource, SourceBatch};
 use crate::Result;
-use std::sync::{Mutex, PoisonError};
+use crate::locks::Mutex;
 
 /// Judged rows, batch by batch, for any number of threads at once.
 pub trait ObservationSource: Sync {
@@ -60,7 +60,7 @@ where
     R: Fn() -> u64 + Sync,
 {
     fn next_batch(&self) -> Result<Option<Observations>> {
-        let next = self.source.lock().unwrap_or_else(PoisonError::into_inner).next_batch()?;
+        let next = self.source.lock().next_batch()?;
         next.as_ref().map(&self.read).transpose()
     }
 

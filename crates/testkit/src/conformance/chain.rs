@@ -11,9 +11,10 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, SchemaRef};
 use idmatch_join::{JoinCounts, JoinOptions, Joined, join};
 use idmatch_model::{SeenAt, TableName};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Call, MatchSink, Result, Snapshot};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A row of a result: a text for each column, `None` for null.
 type ChainRow = Vec<Option<String>>;
@@ -122,11 +123,11 @@ fn read(write: &dyn Fn(&dyn MatchSink) -> Result<()>) -> Result<Vec<ChainRow>> {
             batch.columns().iter().map(shown).collect::<Result<_>>()?;
         let row =
             |at: usize| columns.iter().map(|column| column.get(at).cloned().flatten()).collect();
-        rows.lock().unwrap_or_else(PoisonError::into_inner).extend((0..batch.num_rows()).map(row));
+        rows.lock().extend((0..batch.num_rows()).map(row));
         Ok(())
     };
     write(&take)?;
-    Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(rows.into_inner())
 }
 
 fn shown(column: &ArrayRef) -> Result<Vec<Option<String>>> {

@@ -9,8 +9,8 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::TimestampMillisecondType;
 use idmatch_model::Side;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Call, Columns, MatchSink, Result, ScanQuery, ScanRanges, Table, match_schema};
-use std::sync::{Mutex, PoisonError};
 
 /// How many ranges a table is scanned in.
 const SPLITS: usize = 3;
@@ -97,10 +97,10 @@ fn read_projected(
             (ids, dates.map(|dates| dates.value(row)))
         };
         let read = (0..batch.num_rows()).map(row_of);
-        rows.lock().unwrap_or_else(PoisonError::into_inner).extend(read);
+        rows.lock().extend(read);
         Ok(())
     })?;
-    let mut rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut rows = rows.into_inner();
     rows.sort_unstable();
     Ok(rows)
 }

@@ -6,9 +6,9 @@ use arrow_array::types::TimestampMillisecondType;
 use arrow_array::{ArrayRef, RecordBatch, StringArray};
 use arrow_schema::Schema;
 use idmatch_model::SeenAt;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Error, ErrorKind, MatchLane, MatchSink, Result};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 /// A row: its key, which may be a number, its answer and its date.
 pub(super) type SentRow<Key> = (Key, String, SeenAt);
@@ -22,10 +22,10 @@ pub(super) fn read<Key: Send>(
     let rows = Mutex::new(Vec::new());
     send(&|batch| {
         let batch = rows_of(&batch, schema, &keys_of)?;
-        rows.lock().unwrap_or_else(PoisonError::into_inner).extend(batch);
+        rows.lock().extend(batch);
         Ok(())
     })?;
-    Ok(rows.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(rows.into_inner())
 }
 
 /// The keys of a match by identifiers.

@@ -1,9 +1,10 @@
 //! The staged parts of sessions of the reference. Must not know what a session does.
 
 use super::table::StagedRow;
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Committed, PartReceipt, WriteKey, WriteKind};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A session that any handle may go on with.
 #[derive(Clone)]
@@ -19,9 +20,4 @@ pub(super) struct StagedParts {
     pub(super) staged: BTreeMap<u128, (PartReceipt, Vec<StagedRow>)>,
     pub(super) outcome: Option<Committed>,
     pub(super) has_ended: bool,
-}
-
-/// Locks the parts of a session.
-pub(super) fn lock(parts: &Mutex<StagedParts>) -> MutexGuard<'_, StagedParts> {
-    parts.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,14 +1,15 @@
 //! Write sessions of the reference: parts are lists of rows until the commit.
 
-use super::parts::{MemorySharedSession, StagedParts, lock};
-use super::state::{self, MemoryState, random};
+use super::parts::{MemorySharedSession, StagedParts};
+use super::state::{MemoryState, random};
 use super::table::{Replacing, StagedRow};
 use idmatch_model::{SeenAt, TableId, check_id};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Call, Committed, Error, NewWrite, Observations, PartReceipt, PartWriter, Result,
     SessionAddress, SessionId, Sharing, WriteKey, WriteKind, WriteSession,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A session.
 struct MemorySession {
@@ -42,7 +43,7 @@ pub(super) fn begin(
     write: NewWrite,
 ) -> Result<Box<dyn WriteSession>> {
     let id = SessionId(u128::from_be_bytes(random()?));
-    let mut state = state::lock(store);
+    let mut state = store.lock();
     state.table(write.table)?;
     let mut parts = StagedParts::default();
     let key = write.key.clone().map(|key| (write.table, key));
@@ -73,9 +74,9 @@ pub(super) fn resume(
     store: &Arc<Mutex<MemoryState>>,
     SessionAddress { table, session: id }: SessionAddress,
 ) -> Result<Box<dyn WriteSession>> {
-    let found = state::lock(store).shared.get(&(table, id)).cloned();
+    let found = store.lock().shared.get(&(table, id)).cloned();
     let MemorySharedSession { kind, key, parts } = found.ok_or_else(Error::session_ended)?;
-    if lock(&parts).has_ended && lock(&parts).outcome.is_none() {
+    if parts.lock().has_ended && parts.lock().outcome.is_none() {
         return Err(Error::session_ended());
     }
     let store = store.clone();
@@ -88,11 +89,11 @@ impl WriteSession for MemorySession {
     }
 
     fn outcome(&self) -> Option<Committed> {
-        lock(&self.parts).outcome
+        self.parts.lock().outcome
     }
 
     fn part(&self, number: Option<u32>) -> Result<Box<dyn PartWriter>> {
-        match lock(&self.parts).has_ended {
+        match self.parts.lock().has_ended {
             true => Err(Error::session_ended()),
             false => {
                 Ok(Box::new(MemoryPart { number, rows: Vec::new(), parts: self.parts.clone() }))
@@ -101,12 +102,12 @@ impl WriteSession for MemorySession {
     }
 
     fn parts(&self) -> Result<Vec<PartReceipt>> {
-        Ok(lock(&self.parts).staged.values().map(|(receipt, _)| *receipt).collect())
+        Ok(self.parts.lock().staged.values().map(|(receipt, _)| *receipt).collect())
     }
 
     fn commit(&self, receipts: &[PartReceipt], call: &Call) -> Result<Committed> {
         call.check()?;
-        let mut parts = lock(&self.parts);
+        let mut parts = self.parts.lock();
         if let Some(outcome) = parts.outcome {
             return Ok(outcome);
         }
@@ -117,7 +118,7 @@ impl WriteSession for MemorySession {
         let taken = chosen.iter().filter_map(|part| parts.staged.remove(&part.id));
         let rows: Vec<StagedRow> = taken.flat_map(|(_, rows)| rows).collect();
         parts.has_ended = true;
-        let mut state = state::lock(&self.store);
+        let mut state = self.store.lock();
         let key = state.key()?;
         let table = state.change(self.table)?;
         if self.kind == WriteKind::Replace {
@@ -143,13 +144,13 @@ impl WriteSession for MemorySession {
     }
 
     fn abort(&self) -> Result<()> {
-        let mut parts = lock(&self.parts);
+        let mut parts = self.parts.lock();
         if parts.outcome.is_some() {
             return Err(Error::session_committed());
         }
         parts.has_ended = true;
         parts.staged.clear();
-        if let Ok(table) = state::lock(&self.store).change(self.table) {
+        if let Ok(table) = self.store.lock().change(self.table) {
             table.replacing.take_if(|replacing| replacing.session == self.id);
         }
         Ok(())
@@ -174,7 +175,7 @@ impl PartWriter for MemoryPart {
     fn finish(self: Box<Self>, rejected: u64) -> Result<PartReceipt> {
         let (id, rows) = (u128::from_be_bytes(random()?), self.rows.len() as u64);
         let receipt = PartReceipt { id, number: self.number, rows, rejected };
-        let mut parts = lock(&self.parts);
+        let mut parts = self.parts.lock();
         if parts.has_ended {
             return Err(Error::session_ended());
         }

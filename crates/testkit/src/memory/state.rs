@@ -6,7 +6,7 @@ use super::table::MemoryTable;
 use idmatch_model::{ErasureKey, SeenAt, TableId, TableName};
 use idmatch_store::{Committed, Error, ErrorKind, Result, SessionId, WriteKey, WriteKind};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The outcomes of write sessions by their keys.
 type Outcomes = BTreeMap<(TableId, WriteKey), (WriteKind, Committed)>;
@@ -68,11 +68,6 @@ impl MemoryState {
         let new = ErasureKey::new(random()?);
         Ok(*self.erasure_key.get_or_insert(new))
     }
-}
-
-/// Locks a state.
-pub(super) fn lock(state: &Mutex<MemoryState>) -> MutexGuard<'_, MemoryState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn unnamed(name: &TableName) -> Error {

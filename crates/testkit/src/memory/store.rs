@@ -2,15 +2,16 @@
 
 use super::session::{begin, resume, rows_of};
 use super::snapshot::MemorySnapshot;
-use super::state::{self, MemoryState, random};
+use super::state::{MemoryState, random};
 use super::table::MemoryTable;
 use idmatch_model::{ErasureKey, Period, SeenAt, TableId, TableName, TableOptions, Target};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{
     Admin, Call, Durability, Erased, Erasures, Error, ErrorFields, ErrorKind, Finding, NewWrite,
     ObservationSource, Repaired, Result, SessionAddress, Snapshot, Store, WriteSession, now,
 };
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// A store that is gone when its last clone is dropped.
 #[derive(Clone, Default)]
@@ -22,10 +23,6 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, MemoryState> {
-        state::lock(&self.0)
-    }
-
     /// Adds all rows at once.
     fn add(&self, id: TableId, source: &dyn ObservationSource, call: &Call) -> Result<()> {
         let mut rows = Vec::new();
@@ -33,7 +30,7 @@ impl MemoryStore {
             call.check()?;
             rows.extend(rows_of(&batch)?);
         }
-        self.lock().change(id)?.add(&rows);
+        self.0.lock().change(id)?.add(&rows);
         Ok(())
     }
 }
@@ -41,7 +38,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn snapshot(&self, call: &Call) -> Result<Arc<dyn Snapshot>> {
         call.check()?;
-        Ok(Arc::new(MemorySnapshot { state: self.lock().clone(), at: now() }))
+        Ok(Arc::new(MemorySnapshot { state: self.0.lock().clone(), at: now() }))
     }
 
     fn create_table(
@@ -53,7 +50,7 @@ impl Store for MemoryStore {
     ) -> Result<TableId> {
         let (id, store) = (TableId(u128::from_be_bytes(random()?)), random()?);
         options.check()?;
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.id == 0 {
             state.id = u128::from_be_bytes(store);
         }
@@ -72,12 +69,12 @@ impl Store for MemoryStore {
 
     fn set_retention(&self, table: TableId, retention: Option<Period>, _: &Call) -> Result<()> {
         retention.as_ref().map_or(Ok(()), Period::check_retention)?;
-        self.lock().change(table)?.options.retention = retention;
+        self.0.lock().change(table)?.options.retention = retention;
         Ok(())
     }
 
     fn rename_table(&self, table: &TableName, to: &TableName, _: &Call) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.resolve(table)?;
         if state.tables.contains_key(to) {
             return Err(Error::name_taken(to));
@@ -88,7 +85,7 @@ impl Store for MemoryStore {
     }
 
     fn swap_tables(&self, one: &TableName, other: &TableName, _: &Call) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let (first, second) = (state.resolve(one)?.clone(), state.resolve(other)?.clone());
         if one == other {
             return Ok(());
@@ -102,7 +99,7 @@ impl Store for MemoryStore {
     }
 
     fn drop_table(&self, table: &TableName, _: &Call) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let found = state.take(table)?;
         state.left.insert(table.clone(), found.observed.erasures());
         Ok(())
@@ -129,7 +126,7 @@ impl Store for MemoryStore {
     }
 
     fn erase(&self, table: &TableName, targets: &[Target], at: SeenAt, _: &Call) -> Result<Erased> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let table = state.resolve(table)?.id;
         let key = state.key()?;
         let hashes: Vec<_> = targets.iter().map(|target| (key.of(target), at)).collect();
@@ -151,7 +148,7 @@ impl Admin for MemoryStore {
     }
 
     fn verify(&self, table: TableId, _: &Call) -> Result<Vec<Finding>> {
-        let state = self.lock();
+        let state = self.0.lock();
         let table = state.table(table)?;
         if table.observed.is_consistent() {
             return Ok(Vec::new());
@@ -177,13 +174,13 @@ impl Admin for MemoryStore {
     }
 
     fn export_tombstones(&self, table: TableId, _: &Call) -> Result<Erasures> {
-        let state = self.lock();
+        let state = self.0.lock();
         let hashes = state.table(table)?.observed.erasures();
         Ok(Erasures { key: state.erasure_key, hashes })
     }
 
     fn import_tombstones(&self, table: TableId, erasures: &Erasures, _: &Call) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let key = state.key()?;
         let table = state.change(table)?;
         erasures.check_key(Some(key), &table.name)?;
@@ -192,6 +189,6 @@ impl Admin for MemoryStore {
     }
 
     fn adopt_erasure_key(&self, key: ErasureKey, _: &Call) -> Result<ErasureKey> {
-        Ok(*self.lock().erasure_key.get_or_insert(key))
+        Ok(*self.0.lock().erasure_key.get_or_insert(key))
     }
 }

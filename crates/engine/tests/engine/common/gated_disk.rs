@@ -1,10 +1,11 @@
 //! A disk of this process on which one operation waits until the test lets it go on.
 
 use super::hooked_disk::{HookedDisk, Hooks};
+use idmatch_store::locks::Mutex;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 
 /// The ending of the files that wait, and both ends of the test.
 type Closed = (&'static str, Sender<()>, Receiver<()>);
@@ -33,7 +34,7 @@ impl GatedDisk {
     pub(crate) fn close_for(&self, ending: &'static str) -> Gate {
         let (reached, was_reached) = channel();
         let (open, opened) = channel();
-        *self.0.gate.lock().unwrap() = Some((ending, reached, opened));
+        *self.0.gate.lock() = Some((ending, reached, opened));
         Gate { reached: was_reached, open }
     }
 }
@@ -43,7 +44,7 @@ impl Hooks for Gated {
 
     fn before(&self, file: &Path) -> io::Result<()> {
         let is_gated = |(ending, ..): &mut Closed| file.to_string_lossy().ends_with(*ending);
-        let gate = self.gate.lock().unwrap().take_if(is_gated);
+        let gate = self.gate.lock().take_if(is_gated);
         if let Some((_, reached, opened)) = gate {
             reached.send(()).unwrap();
             opened.recv().unwrap();

@@ -5,11 +5,12 @@
 //! sync of its folder left, or what it was changed to since.
 
 use idmatch_engine::disk::{Disk, Lock, Mapped, NewFile, OpenFile};
+use idmatch_store::locks::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// What becomes of that which was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +106,7 @@ impl PowerDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     /// Counts an operation; an error when there is no power.

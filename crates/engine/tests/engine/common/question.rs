@@ -4,9 +4,10 @@ use super::rows::{Batches, Row};
 use super::whole::rows_of;
 use arrow_array::RecordBatch;
 use idmatch_model::{Pick, SeenAt, Side, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{ErrorKind, MatchQuery, Result, Table};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A question to a table.
 #[derive(Debug, Clone)]
@@ -71,10 +72,10 @@ pub(crate) fn ask(table: &Table, question: &Question) -> Result<Vec<Row>> {
                 table.match_population(&mut Batches::of_population(population), *query)?;
             let rows = Mutex::new(Vec::new());
             matched.write(&|batch: RecordBatch| {
-                rows.lock().unwrap().extend(rows_of(&batch));
+                rows.lock().extend(rows_of(&batch));
                 Ok(())
             })?;
-            let mut rows = rows.into_inner().unwrap();
+            let mut rows = rows.into_inner();
             rows.sort();
             let counts = matched.counts();
             assert_eq!(counts.rows, rows.len() as u64, "a match counts what it writes");

@@ -2,10 +2,11 @@
 
 use super::hooked_disk::{HookedDisk, Hooks};
 use idmatch_engine::disk::Mapped;
+use idmatch_store::locks::Mutex;
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 /// The flag that the next read sets.
 type Next = Arc<Mutex<Option<Arc<AtomicBool>>>>;
@@ -20,7 +21,7 @@ pub(crate) type WatchedDisk = HookedDisk<Watched>;
 impl WatchedDisk {
     /// Sets the flag at the next read.
     pub(crate) fn set_at_next_read(&self, flag: &Arc<AtomicBool>) {
-        *self.0.0.lock().unwrap() = Some(flag.clone());
+        *self.0.0.lock() = Some(flag.clone());
     }
 }
 
@@ -39,7 +40,7 @@ struct WatchedMap {
 
 impl Mapped for WatchedMap {
     fn bytes(&self) -> &[u8] {
-        if let Some(flag) = self.next.lock().unwrap().take() {
+        if let Some(flag) = self.next.lock().take() {
             flag.store(true, Relaxed);
         }
         self.map.bytes()

@@ -5,8 +5,8 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{TimestampMillisecondType, UInt32Type};
 use idmatch_model::{Pick, Side, Window};
+use idmatch_store::locks::Mutex;
 use idmatch_store::{Call, Lookup, Match, MatchQuery, ScanRanges, TableSnapshot};
-use std::sync::Mutex;
 
 /// A question, and its answer as rows.
 type Answer = (String, Vec<Row>);
@@ -75,7 +75,7 @@ pub(crate) fn looked_up(table: &dyn TableSnapshot, keys: &[String], lookup: Look
 pub(crate) fn scanned(table: &dyn TableSnapshot, ranges: &ScanRanges, window: Window) -> Vec<Row> {
     let rows = Mutex::new(Vec::new());
     let take = |batch: RecordBatch| {
-        rows.lock().unwrap().extend(rows_of(&batch));
+        rows.lock().extend(rows_of(&batch));
         Ok(())
     };
     table.scan(ranges, window.into(), &take, &Call::default()).unwrap();
@@ -87,7 +87,7 @@ fn match_rows(matched: &dyn Match, query: MatchQuery) -> Vec<Row> {
     let rows = Mutex::new(Vec::new());
     matched
         .write(&|batch: RecordBatch| {
-            rows.lock().unwrap().extend(rows_of(&batch));
+            rows.lock().extend(rows_of(&batch));
             Ok(())
         })
         .unwrap();
@@ -107,7 +107,7 @@ fn match_rows(matched: &dyn Match, query: MatchQuery) -> Vec<Row> {
 }
 
 fn sorted(rows: Mutex<Vec<Row>>) -> Vec<Row> {
-    let mut rows = rows.into_inner().unwrap();
+    let mut rows = rows.into_inner();
     rows.sort();
     rows
 }
