@@ -91,13 +91,8 @@ impl Compactor {
     pub(crate) fn compact(&self, table: Identity, call: &Call) -> Result<()> {
         let _guard = self.writer_lock.acquire()?;
         let _running = self.pause(call)?;
-        // Later files are not included, or it might never end. Only names are kept: a version that is held
-        // keeps the disk space of compacted segments.
-        let names = |table: &Arc<TableVersion>| {
-            table.all_segments().filter_map(|segment| segment.file_name()).collect()
-        };
-        let mut left: HashSet<String> =
-            self.versions.table_of(&self.versions.current(), table).map(names)?;
+        // Later files are not included, or it might never end.
+        let mut left = self.files_of(table)?;
         while let Some(merged) =
             self.compact_step(table, CompactionMode::Full, |file| left.contains(file), call)?
         {
@@ -108,6 +103,13 @@ impl Compactor {
             self.compact_newcomers(&left, call);
         }
         Ok(())
+    }
+
+    /// The segments of a table. Only names: a version that is held keeps the disk space of compacted segments.
+    pub(super) fn files_of(&self, table: Identity) -> Result<HashSet<String>> {
+        let version = self.versions.current();
+        let table = self.versions.table_of(&version, table)?;
+        Ok(table.all_segments().filter_map(|segment| segment.file_name()).collect())
     }
 
     /// Runs background compactions, unless compactions run already.

@@ -147,11 +147,13 @@ impl Compactor {
     }
 
     /// Compacts segments that came during a full compaction, where they slow down upserts. The segments in
-    /// `left` are left to the full compaction. A failure does not end the full compaction: it may be of
-    /// another table.
+    /// `left` are left to the full compaction, and those that come meanwhile to the next call: it ends,
+    /// however fast others write. A failure does not end the full compaction: it may be of another table.
     pub(super) fn compact_newcomers(&self, left: &HashSet<String>, call: &Call) {
-        let is_new = |file: &str| !left.contains(file);
         for id in self.slowed_tables() {
+            let Ok(mut came) = self.files_of(id) else { continue };
+            came.retain(|file| !left.contains(file));
+            let is_new = |file: &str| came.contains(file);
             while self.slowed_tables().contains(&id) && self.compact_some(id, is_new, call) {}
         }
     }

@@ -237,30 +237,33 @@ fn a_key_with_more_rows_than_are_sorted_at_once() {
 
 #[test]
 fn a_compaction_ends_while_others_write() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let table = create(&store, "t", Keep::Last).unwrap();
-    let is_done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let (table, is_done) = (&table, &is_done);
-        for writer in 0..2 {
-            scope.spawn(move || {
-                for number in 0.. {
-                    let row = |n: i64| (format!("{writer}-{number}-{n}"), format!("p{n}"), n);
-                    let rows: Vec<Row> = (0..20).map(row).collect();
-                    upsert(table, &mut Batches::of_rows(&rows, 20)).unwrap();
-                    if is_done.load(Relaxed) {
-                        break;
+    for _ in 0..10 {
+        let dir = tempfile::tempdir().unwrap();
+        let store = open(dir.path());
+        let table = create(&store, "t", Keep::Last).unwrap();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (table, is_done) = (&table, &is_done);
+            for writer in 0..2 {
+                scope.spawn(move || {
+                    // Always the same rows: a table that grows takes longer each time.
+                    for number in (0..50).cycle() {
+                        let row = |n: i64| (format!("{writer}-{number}-{n}"), format!("p{n}"), n);
+                        let rows: Vec<Row> = (0..20).map(row).collect();
+                        upsert(table, &mut Batches::of_rows(&rows, 20)).unwrap();
+                        if is_done.load(Relaxed) {
+                            break;
+                        }
                     }
-                }
-            });
-        }
-        for _ in 0..3 {
-            table.compact().unwrap();
-        }
-        is_done.store(true, Relaxed);
-    });
-    assert_eq!(table.verify().unwrap(), []);
+                });
+            }
+            for _ in 0..5 {
+                table.compact().unwrap();
+            }
+            is_done.store(true, Relaxed);
+        });
+        assert_eq!(table.verify().unwrap(), []);
+    }
 }
 
 /// The most bytes that the files of a store take. They grow until one is removed.
