@@ -59,6 +59,19 @@ def test_two_columns_of_lists(store: idmatch.Store) -> None:
             write(rows)
 
 
+def test_rows_of_two_tables_are_told_apart(store: idmatch.Store, tmp_path: Path) -> None:
+    date = "2026-03-01"
+    plain = pa.table({"id": ["a", ""], "partner_id": ["x", "y"], "seen_at": [date] * 2})
+    lists = pa.table({"id": ["b", "c"], "partner_id": [["x", "y"], [""]], "seen_at": [date] * 2})
+    table = store.create_table("t")
+    for write in ("load", "upsert"):
+        rejects = tmp_path / f"{write}.csv"
+        report = getattr(table, write)([plain, lists], rejects=rejects)
+        assert (report.rows, report.rejected) == (5, 2)
+        lines = [line.split(",")[:3] for line in rejects.read_text().splitlines()[1:]]
+        assert lines == [["Table 1", "2", "id"], ["Table 2", "2", "partner_id"]]
+
+
 def test_a_population_of_lists(table: idmatch.Table) -> None:
     result = table.match(pa.table({"id": [["a", "b"], [], ["nobody"]]}))
     assert (result.population, result.matched) == (3, 2)

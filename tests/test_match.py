@@ -48,9 +48,9 @@ def test_by_partner_id(table: idmatch.Table) -> None:
 
 def test_a_population_without_an_identifier(table: idmatch.Table) -> None:
     wrong = pa.table({"id": [None, "", "x" * 1025]})
-    with pytest.raises(idmatch.BadInput, match="2 malformed, 2 null; Table, row 2: id") as bad:
+    with pytest.raises(idmatch.BadInput, match="2 malformed, 2 null; Table 1, row 2: id") as bad:
         table.match([wrong, wrong.slice(0, 1)])
-    assert (bad.value.source, bad.value.row, bad.value.column) == ("Table", 2, "id")
+    assert (bad.value.source, bad.value.row, bad.value.column) == ("Table 1", 2, "id")
     assert "is empty" in str(bad.value.reason)
     nulls = table.match(pa.table({"id": pa.array([None, None], pa.string())}))
     assert (nulls.population, nulls.matched) == (2, 0)

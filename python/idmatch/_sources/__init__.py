@@ -1,7 +1,9 @@
 """Turns sources that users name into Arrow streams with the column names that the core knows."""
 
 import os
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, TypeGuard
 
 import pyarrow as pa
@@ -61,12 +63,25 @@ def find(source: object) -> Sequence[Source]:
     if isinstance(source, Source):
         return [source]
     if isinstance(source, (list, tuple)) and source:
-        return [found for part in source for found in find(part)]
+        return _told_apart([found for part in source for found in find(part)])
     raise InvalidArgument(
         f"{type(source).__name__} is no source; use a path, glob, directory or URL, an object that "
         "exports Arrow data (pyarrow, polars, pandas 2.2, DuckDB), an idmatch.Hive, or a list of "
         "these"
     )
+
+
+def _told_apart(sources: Sequence[Source]) -> Sequence[Source]:
+    """The same sources. Objects in memory of one name are numbered, so that errors, rejected rows
+    and row numbers are those of one of them.
+    """
+    objects = [source for source in sources if isinstance(source, ArrowObject)]
+    counts = Counter(source.name for source in objects)
+    numbers: dict[str, count[int]] = defaultdict(lambda: count(1))
+    for source in objects:
+        if counts[source.name] > 1:
+            source.name = f"{source.name} {next(numbers[source.name])}"
+    return sources
 
 
 def one_row(values: Mapping[str, str]) -> Sequence[Source]:
