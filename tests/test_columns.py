@@ -223,6 +223,18 @@ def test_rows_of_bytes_that_are_no_text_are_rejected(empty: idmatch.Table) -> No
     assert empty.match(pa.table({"uid": ["x", "y", "z"]}), by="partner_id").matched == 2
 
 
+def test_nulls_where_a_field_says_there_are_none(empty: idmatch.Table) -> None:
+    text = pa.field("id", pa.string(), nullable=False)
+    schema = pa.schema([text, text.with_name("partner_id"), SMALL.schema.field("seen_at")])
+    # Text that is not UTF-8 takes another way than text that is.
+    for id in (b"a", b"\xff"):
+        ids = pa.array([b"b", None, id]).view(pa.string())
+        rows = pa.table([ids, pa.array(["x", "y", "z"]), [NOON] * 3], schema=schema)
+        for write in (empty.upsert, empty.load):
+            report = write(rows)
+            assert (report.rows, report.rejected) == (3, 1 if id == b"a" else 2)
+
+
 @pytest.mark.parametrize(
     "columns", ["id", ["a", "b", "c", "d"], {"uid": "k1"}, [1], 1, {"id": 1}, None]
 )

@@ -137,11 +137,13 @@ def project(
     exploded.
 
     The first `roles` columns fill roles; the others are carried, and their lists are not exploded.
-    A column that `schema` does not have is one of `constants`. Only lists and buffers that are not
-    aligned are copied.
+    A column that `schema` does not have is one of `constants`. Any column may have nulls, whatever
+    its field says. Only lists and buffers that are not aligned are copied.
     """
     fields = [
-        (_exploded(schema.field(name)) if at < roles else schema.field(name)).with_name(role)
+        (_exploded(schema.field(name)) if at < roles else schema.field(name))
+        .with_name(role)
+        .with_nullable(True)
         if name in schema.names
         else pa.field(role, pa.string())
         for at, (role, name) in enumerate(chosen.items())
