@@ -66,8 +66,7 @@ class Carry:
                     f"the result has a column {alias!r} of its own; carry the population's under "
                     f'another name: "{shown(name)} as NAME"'
                 )
-        more = set(columns) - set(carried.values()) - set(chosen.values())
-        if self._are_all and more:
+        if self._are_all and (more := {*columns} - {*carried.values()} - {*chosen.values()}):
             column = shown(min(more))
             raise InvalidArgument(
                 f"{source} has a column {column!r} that the sources before it do not have; name "

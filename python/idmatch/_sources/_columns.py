@@ -27,6 +27,10 @@ _USUAL_NAMES = {
     "seen_at": {"seenat", "lastseen", "lastseenat", "date", "datetime", "time", "timestamp", "ts"},
 }
 
+# The columns of the first schemas: services upsert small batches of one schema.
+_REMEMBERED = 64
+_remembered: dict[tuple[object, ...], dict[str, str]] = {}
+
 
 class Wanted:
     """The columns to read, and the columns that the sources turned out to have.
@@ -90,7 +94,13 @@ class Wanted:
 
         Raises InvalidArgument, which lists the columns, when one is missing or ambiguous.
         """
-        chosen = _choose(self._names, schema, source)
+        # Bytes: not every type of a column has a hash.
+        key = (*self._names.items(), schema.serialize().to_pybytes())
+        chosen = _remembered.get(key)
+        if chosen is None:
+            chosen = _choose(self._names, schema, source)
+            if len(_remembered) < _REMEMBERED:
+                _remembered[key] = chosen
         return chosen | self._carry.choose(schema.names, chosen, source)
 
     def note(
@@ -251,8 +261,9 @@ def _is_date(kind: pa.DataType) -> bool:
 def _is_hex(field: pa.Field[Any]) -> bool:
     """Whether the core reads the identifiers of this column as hex: fixed-size binary, no UUIDs."""
     kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-    extension = (field.metadata or {}).get(b"ARROW:extension:name")
-    return types.is_fixed_size_binary(kind) and extension != b"arrow.uuid"
+    if not types.is_fixed_size_binary(kind):
+        return False
+    return (field.metadata or {}).get(b"ARROW:extension:name") != b"arrow.uuid"
 
 
 def _is_text(kind: pa.DataType) -> bool:
