@@ -15,8 +15,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time between two checks of a thread that waits for a lock as long as it may.
-const BETWEEN_CHECKS: Duration = Duration::from_millis(1);
+/// The longest time between two checks of a thread that waits for a lock as long as it may.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(10);
 
 /// The order in which locks are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ pub(crate) enum Rank {
 }
 
 /// A mutex with a rank. One of the waiting threads has the turnstile, and is next: a thread that takes the
-/// lock again and again comes after it.
+/// lock again and again comes after it. A thread that waited for a condition does without the turnstile.
 #[derive(Debug)]
 pub(crate) struct RankedMutex<T> {
     rank: Rank,
@@ -90,12 +90,14 @@ fn lock_while<T, E>(
     lock: &Mutex<T>,
     check: impl Fn() -> Result<(), E>,
 ) -> Result<MutexGuard<'_, T>, E> {
+    let mut pause = Duration::from_micros(100);
     loop {
         check()?;
-        match lock.try_lock() {
-            Some(guard) => return Ok(guard),
-            None => sleep(BETWEEN_CHECKS),
+        if let Some(guard) = lock.try_lock() {
+            return Ok(guard);
         }
+        sleep(pause);
+        pause = BETWEEN_CHECKS.min(pause * 2);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Locks of all crates: those of the standard library, without poison. A panic ends the call that holds a
-//! lock, and nothing else reads what it has left half done.
+//! The blocking locks of all crates: those of the standard library, without poison. A panic ends the call
+//! that holds a lock, and nothing else trusts what it has left half done.
 //!
 //! A process that was forked has the memory of threads that it does not have. Locks of the standard library
 //! wait on their own address alone. Those of `parking_lot` keep a table of all waiting threads: a fork may
-//! find it locked for ever, and in it threads that are gone. The metrics library has such locks, which are
-//! held for some nanoseconds. Must not know what the locks protect.
+//! find it locked for ever, and in it threads that are gone. The metrics library and the CQL driver have such
+//! locks, which are held for a short time. Must not know what the locks protect.
 
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;

@@ -112,7 +112,7 @@ impl Compactor {
         Ok(table.all_segments().filter_map(|segment| segment.file_name()).collect())
     }
 
-    /// Runs background compactions, unless compactions run already.
+    /// Runs background compactions, unless compactions run already or are waited for.
     pub(crate) fn compact_in_background(&self) {
         let Some(_running) = self.running.try_lock() else { return };
         // A background compaction does not obtain the writer lock, it only shares it.
@@ -129,14 +129,19 @@ impl Compactor {
             while !self.is_stopped() && self.flushed_at.lock().elapsed() < IDLE_AFTER {
                 sync::sleep(LOOK);
             }
+            // What gives way is done later, and a failed compaction is tried again, even if nothing is flushed
+            // any more.
+            let mut is_put_off = true;
             if let Some(_running) = self.running.try_lock()
                 && let Some(_guard) = self.writer_lock.held()
             {
                 self.compact_all(CompactionMode::Idle);
+                let is_busy = self.flushed_at.lock().elapsed() < IDLE_AFTER;
+                is_put_off = is_busy || self.running.is_awaited();
             }
-            // A failed compaction is tried again, even if nothing is flushed any more.
             let fails = || self.versions.background.errors.fails(COMPACTION);
-            if self.is_stopped() || self.writer_lock.held().is_none() || !fails() {
+            let has_left = is_put_off || fails();
+            if self.is_stopped() || self.writer_lock.held().is_none() || !has_left {
                 break;
             }
             sync::sleep(LOOK);

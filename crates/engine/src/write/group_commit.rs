@@ -100,6 +100,9 @@ impl GroupCommit {
             if let Err(panic) = ended {
                 resume_unwind(panic);
             }
+            if let Some(outcome) = own.outcome.lock().take() {
+                return outcome;
+            }
             queue = self.queue.lock();
         }
     }

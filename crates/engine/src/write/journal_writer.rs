@@ -64,6 +64,16 @@ impl ActiveJournal {
         }
     }
 
+    /// Tells of a sync that has failed, as background work: it may have been for rows of other calls.
+    ///
+    /// # Errors
+    /// `Io`, if it has failed.
+    pub(super) fn check_synced(&self, versions: &VersionSet) -> Result<()> {
+        let Some(why) = &self.failed else { return Ok(()) };
+        versions.background.failed(SYNC, None, &Error::new(ErrorKind::Io, why.clone()));
+        Err(read_only(versions, why))
+    }
+
     /// Obtains the writer lock. Rows in the journal of earlier processes stay there until they are worth a
     /// segment.
     pub(super) fn begin(
@@ -145,4 +155,14 @@ impl ActiveJournal {
         versions.lock_publish().insert(ended.number(), position);
         Some((ended.number(), ended.durable()))
     }
+}
+
+/// The error of writes after one failed.
+pub(super) fn read_only(versions: &VersionSet, why: &str) -> Error {
+    let root = versions.root.display();
+    let what = format!(
+        "{root} can only be read since writing failed ({why}); \
+         check the disk, then open the store again"
+    );
+    Error::new(ErrorKind::Io, what)
 }

@@ -2,15 +2,15 @@
 //!
 //! A batch waits while compactions are far behind (`compaction::stall`). A group of batches ([`super::GroupCommit`])
 //! is one record of the journal; it waits here while all memtables are full. If a batch of it has
-//! `Durability::Always`, the record is synced before its rows are visible; else a thread syncs it within the interval.
+//! `Durability::Always`, the record is synced before its rows are visible; else a thread syncs it within the interval,
+//! or the next commit if that is late.
 //! At half of the memory limit the next journal file begins, and [`super::Flusher`] flushes the memtables of the last.
 //!
 //! Must not know how rows are read. Invariants: readers see all rows of a group at once. After a failed sync this
 //! process accepts no upsert until the store is opened again.
 
-use super::journal_writer::ActiveJournal;
+use super::journal_writer::{ActiveJournal, read_only};
 use super::{Batch, Flusher, GroupCommit, PendingCommit};
-use crate::background::SYNC;
 use crate::compaction::Compactor;
 use crate::encoding::{Packer, rows};
 use crate::identity::Identity;
@@ -132,7 +132,7 @@ impl WritePath {
         if let Some(writer) = self.writer.lock().as_mut() {
             writer.failed.get_or_insert_with(|| why.to_owned());
         }
-        self.read_only(why)
+        read_only(&self.versions, why)
     }
 
     /// Makes all upserts durable, so that nothing later is durable without them.
@@ -141,18 +141,9 @@ impl WritePath {
         let Some(writer) = slot.as_mut() else { return Ok(()) };
         writer.sync();
         match &writer.failed {
-            Some(why) => Err(self.read_only(why)),
+            Some(why) => Err(read_only(&self.versions, why)),
             None => Ok(()),
         }
-    }
-
-    fn read_only(&self, why: &str) -> Error {
-        let root = self.versions.root.display();
-        let what = format!(
-            "{root} can only be read since writing failed ({why}); \
-             check the disk, then open the store again"
-        );
-        Error::new(ErrorKind::Io, what)
     }
 
     /// Makes batches durable, then visible.
@@ -174,7 +165,7 @@ impl WritePath {
             None => slot.insert(ActiveJournal::begin(&self.versions, &self.lock, &self.flusher)?),
         };
         if let Some(why) = &writer.failed {
-            return Err(self.read_only(why));
+            return Err(read_only(&self.versions, why));
         }
         let bytes = group
             .iter()
@@ -199,7 +190,7 @@ impl WritePath {
         };
         let journal = writer.journal_file(&self.versions, &self.flusher)?;
         match journal.append(commit, &entries, wait.is_some()) {
-            Appended::Done => self.sync_within(writer, wait),
+            Appended::Done => self.sync_within(writer, wait)?,
             Appended::NotWritten(e) => {
                 // The end of the file is unknown: the next commit begins another.
                 writer.end_file(&self.versions);
@@ -241,18 +232,22 @@ impl WritePath {
     }
 
     /// Notes when written records have to be durable, and has a thread sync them by then.
-    fn sync_within(self: &Arc<WritePath>, writer: &mut ActiveJournal, wait: Option<Duration>) {
+    fn sync_within(
+        self: &Arc<WritePath>,
+        writer: &mut ActiveJournal,
+        wait: Option<Duration>,
+    ) -> Result<()> {
         writer.sync_within(wait);
         self.to_sync.notify_all();
-        if writer.sync_by.is_none() || self.is_syncing.swap(true, AcqRel) {
-            return;
+        if writer.sync_by.is_some() && !self.is_syncing.swap(true, AcqRel) {
+            let writes = self.clone();
+            if sync::spawn("idmatch-sync", move || writes.sync_when_due()).is_err() {
+                // No thread can sync later, so this one syncs now.
+                self.is_syncing.store(false, Release);
+                writer.sync();
+            }
         }
-        let writes = self.clone();
-        if sync::spawn("idmatch-sync", move || writes.sync_when_due()).is_err() {
-            // No thread can sync later, so this one syncs now.
-            self.is_syncing.store(false, Release);
-            writer.sync();
-        }
+        writer.check_synced(&self.versions)
     }
 
     /// Syncs whenever records are due, until none waits.
@@ -265,10 +260,7 @@ impl WritePath {
             // If the store was dropped without being closed, it syncs at once.
             if left.is_zero() || self.is_dropped.load(Relaxed) {
                 writer.sync();
-                if let Some(why) = &writer.failed {
-                    let error = Error::new(ErrorKind::Io, why.clone());
-                    self.versions.background.failed(SYNC, None, &error);
-                }
+                writer.check_synced(&self.versions).ok();
             } else {
                 slot = slot.wait_for(&self.to_sync, left);
             }
@@ -291,6 +283,7 @@ impl WritePath {
                 if let Some((ended, _)) = writer.end_file(&self.versions) {
                     self.flusher.start(ended);
                 }
+                writer.check_synced(&self.versions)?;
                 continue;
             }
             if version.memtable_bytes() + bytes <= limit || version.memtable_bytes() == active {

@@ -174,6 +174,24 @@ fn a_sync_that_fails_is_told_and_ends_writes() {
     write(&table, 3).unwrap();
 }
 
+/// A commit that finds an earlier one late syncs both, and may be the first to see that this fails.
+#[test]
+fn a_late_sync_that_fails_is_told() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::new(Failing::default());
+        let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
+        let table = create(&store, "t", Keep::Last).unwrap();
+        store.set_durability(Durability::Interval(Duration::ZERO));
+        write(&table, 0).unwrap();
+        disk.set(NO_SYNC);
+        let refused = (1..).find_map(|number| write(&table, number).err()).unwrap();
+        assert_eq!(refused.kind(), ErrorKind::Io);
+        let failing = store.status().last_background_error.unwrap();
+        assert_eq!((failing.work, failing.failures), ("sync", 1), "{failing:?}");
+    }
+}
+
 #[test]
 fn a_store_that_is_opened_again_has_no_failing_sync() {
     let dir = tempfile::tempdir().unwrap();
