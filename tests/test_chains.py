@@ -300,7 +300,7 @@ def test_what_cannot_be_carried_is_told_before_the_match(store: idmatch.Store) -
 def test_sources_of_a_population_are_carried_alike(store: idmatch.Store) -> None:
     one, crm = pa.table({"k": ["a"], "c": ["1"]}), store.table("crm")
     other = pa.table({"k": ["b"], "c": [1]})
-    with pytest.raises(idmatch.InvalidArgument, match=r'"c" of Table is Int64.*Utf8'):
+    with pytest.raises(idmatch.InvalidArgument, match=r'"c" of Table 2 is Int64.*Utf8'):
         crm.match([one, other], column="k", carry="all")
     more = one.append_column("d", [["x"]])
     with pytest.raises(idmatch.InvalidArgument, match="'d'"):
