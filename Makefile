@@ -36,17 +36,15 @@ export IDMATCH_TEST_WAYS ?= $(word $(shell expr $(IDMATCH_SEED) % 4 + 1),reverse
 
 .PHONY: demo test test-long test-without-extras check build clean hooks java chromium \
 	test-rust test-python test-cql test-engines test-dask test-spark test-hdfs test-hive test-s3 test-monitoring \
-	check-structure check-rust check-python check-docs build-tests
+	check-structure check-rust check-python check-docs
 
 demo: build
 	$(BIN)/python scripts/demo.py demo
 
-# The node starts behind the build of the tests, and so do checks that use one processor; cargo and pytest share it.
-test: check-structure check-rust $(VENV)/built-for-tests java
+# The nodes start behind the build of the tests; cargo and pytest share them.
+test: check $(VENV)/built-for-tests java
 	@echo "seed $(IDMATCH_SEED); conformance cases: as written, $(IDMATCH_TEST_WAYS)"
-	TMPDIR=$(IN_MEMORY) $(WITH_LAB) --meanwhile "$(MAKE) $(BESIDE) check-python check-docs build-tests" -- $(MAKE) $(BESIDE) test-rust test-python
-
-BESIDE := --jobs 3 --output-sync=target
+	TMPDIR=$(IN_MEMORY) $(WITH_LAB) --meanwhile "$(RUST_TESTS) --no-run" -- $(MAKE) --jobs 2 --output-sync=target test-rust test-python
 
 # Hundreds of tables take a node this much memory.
 WITH_LAB   := $(BIN)/python scripts/with_lab.py --heap 2Gi
@@ -64,9 +62,6 @@ test-rust test-python: export TMPDIR := $(IN_MEMORY)
 test-rust: export RUST_TEST_THREADS ?= 4
 test-rust:
 	MAKEFLAGS= $(RUST_TESTS)
-
-build-tests:
-	MAKEFLAGS= $(RUST_TESTS) --no-run
 
 test-python: $(VENV)/built-for-tests
 	$(BIN)/pytest --quiet --numprocesses 4 --dist loadfile -m "not slow" --ignore tests/test_cql_faults.py

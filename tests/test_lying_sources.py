@@ -244,9 +244,8 @@ print("done", read, failed, file=sys.stderr)
 """
 
 
-# A process of its own decodes each file of ORC.
-@pytest.mark.parametrize(("name", "files"), [("rows.parquet", 100), ("rows.orc", 40)])
-def test_files_with_wrong_bytes(cli: Cli, name: str, files: int) -> None:
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.orc"])
+def test_files_with_wrong_bytes(cli: Cli, name: str) -> None:
     """A process that loads them does not crash, and loads all rows or none."""
     rows = pa.table(
         {
@@ -258,7 +257,7 @@ def test_files_with_wrong_bytes(cli: Cli, name: str, files: int) -> None:
     path = cli.home / name
     (pq.write_table if name.endswith("parquet") else orc.write_table)(rows, path)
     seed = os.environ.get("IDMATCH_SEED", "7")
-    command = [sys.executable, "-c", FUZZED_FILES, str(path), seed, str(files)]
+    command = [sys.executable, "-c", FUZZED_FILES, str(path), seed, "100"]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=cli.home, timeout=300)
     assert ran.returncode == 0, (seed, ran.returncode, ran.stderr[-2000:])
     read, failed = map(int, ran.stderr.split()[-2:])

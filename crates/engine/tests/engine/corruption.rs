@@ -137,14 +137,11 @@ fn every_byte_flipped() {
     );
     for file in files {
         let len = std::fs::read(&file).unwrap().len();
-        // Each byte of what leads to everything else, in a long run in every way; some of the rest. The seed
-        // chooses the ways.
-        let head = len.min(200);
-        let rest = places().map(|at| head + at as usize).take_while(|at| *at < len);
-        for (turn, at) in (0..head).chain(rest).enumerate() {
-            let one = PATTERNS[(seed() as usize + turn) % PATTERNS.len()];
-            let patterns = if is_long() && at < head { &PATTERNS[..] } else { &[one] };
-            original.flip(&file, at..at + 1, patterns);
+        // What leads to everything else in every way, the rest in one way each.
+        original.flip(&file, 0..len.min(200), &PATTERNS);
+        let rest = places().map(|at| 200 + at as usize).take_while(|at| *at < len);
+        for (turn, at) in rest.enumerate() {
+            original.flip(&file, at..at + 1, &[PATTERNS[turn % PATTERNS.len()]]);
         }
     }
 }
