@@ -109,7 +109,7 @@ impl Compactor {
     pub(super) fn files_of(&self, table: Identity) -> Result<HashSet<String>> {
         let version = self.versions.current();
         let table = self.versions.table_of(&version, table)?;
-        Ok(table.all_segments().filter_map(|segment| segment.file_name()).collect())
+        Ok(table.segment_files().map(str::to_owned).collect())
     }
 
     /// Runs background compactions, unless compactions run already or are waited for.
@@ -235,7 +235,7 @@ impl Compactor {
         {
             let is_among = |segment: &&Arc<Segment>| {
                 let file = segment.file_name();
-                file.is_some_and(|file| files.contains(file.as_str()) && is_among(&file))
+                file.is_some_and(|file| files.contains(file) && is_among(file))
             };
             let segments: Vec<_> = table.segments(side).iter().filter(is_among).cloned().collect();
             let stats: Vec<SegmentStats> = segments
@@ -267,7 +267,7 @@ impl Compactor {
         let table = self.versions.table_of(version, id)?;
         let (folder, mut made, mut made_rows) = (self.versions.segments(), Vec::new(), 0);
         let replaced: HashSet<String> =
-            inputs.iter().filter_map(|input| input.file_name()).collect();
+            inputs.iter().filter_map(|input| input.file_name()).map(str::to_owned).collect();
         let at = now();
         let oldest = oldest_kept(table, &version.manifest.clock, at);
         let drops = inputs.iter().any(|input| input.header.oldest < oldest);
@@ -357,9 +357,9 @@ fn given_up() -> Error {
 /// Hides in every known segment the rows that a compaction dropped because of their age. Otherwise they would
 /// come back in one direction if the retention were made longer.
 fn raise_watermark(entry: &mut TableEntry, there: &TableVersion, date: SeenAt) {
-    let known: HashSet<String> = there.all_segments().filter_map(|s| s.file_name()).collect();
+    let known: HashSet<&str> = there.segment_files().collect();
     for segment in &mut entry.segments {
-        if segment.oldest < date && known.contains(&segment.file) {
+        if segment.oldest < date && known.contains(segment.file.as_str()) {
             segment.retention_watermark = segment.retention_watermark.max(Some(date));
         }
     }

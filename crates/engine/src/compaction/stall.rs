@@ -194,16 +194,18 @@ impl Compactor {
     fn max_overlap(&self, table: &TableVersion, clock: &Clock) -> usize {
         let oldest = oldest_kept(table, clock, now());
         let of_side = |side| {
+            if table.most_of_range(side) <= SLOWDOWN_SEGMENTS {
+                return 0;
+            }
             let mut ranges: HashMap<_, Vec<SegmentStats>> = HashMap::new();
             for segment in table.segments(side) {
-                let range = (segment.header.prefix_bits, segment.header.prefix);
                 let stats = segment_stats(
                     segment,
                     oldest,
                     CompactionMode::Background,
                     self.versions.limits,
                 );
-                ranges.entry(range).or_default().push(stats);
+                ranges.entry(segment.header.range()).or_default().push(stats);
             }
             let is_helped = |range: &&Vec<SegmentStats>| {
                 range.len() > SLOWDOWN_SEGMENTS

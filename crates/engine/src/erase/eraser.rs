@@ -208,10 +208,9 @@ impl AddedTombstones {
         }
         entry.tombstones = self.files;
         let now = now().millis();
-        let known: HashSet<String> =
-            searched.all_segments().filter_map(|s| s.file_name()).collect();
+        let known: HashSet<&str> = searched.segment_files().collect();
         for segment in &mut entry.segments {
-            if has_some(segment) || !known.contains(&segment.file) {
+            if has_some(segment) || !known.contains(segment.file.as_str()) {
                 segment.erased_since.get_or_insert(now);
             }
         }

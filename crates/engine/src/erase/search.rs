@@ -125,7 +125,7 @@ impl Search<'_> {
                 }
             })?;
             let some = rows.get(before..).unwrap_or_default().iter().any(|(_, date)| *date <= at);
-            files.extend(location.file_name().filter(|_| some));
+            files.extend(location.file_name().filter(|_| some).map(str::to_owned));
         }
         if self.table.row_rules.keep == Keep::Last {
             // Only the newest row of a pair is visible.

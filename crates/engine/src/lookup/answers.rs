@@ -30,7 +30,7 @@ pub(crate) struct KeyLocation {
 
 impl KeyLocation {
     /// The file of the rows.
-    pub(crate) fn file_name(&self) -> Option<String> {
+    pub(crate) fn file_name(&self) -> Option<&str> {
         self.segment.file_name()
     }
 

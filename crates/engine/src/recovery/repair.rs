@@ -41,7 +41,7 @@ impl Repair<'_> {
         if findings.is_empty() {
             return Ok(Repaired::default());
         }
-        let read: HashSet<String> = table.all_segments().filter_map(|s| s.file_name()).collect();
+        let read: HashSet<&str> = table.segment_files().collect();
         let mut lost_at_most = 0;
         versions.add_segments(
             |names| {
@@ -54,7 +54,7 @@ impl Repair<'_> {
                     let entry = manifest.table_mut(id)?;
                     let before = entry.segments.len();
                     // Rows that came meanwhile stay.
-                    entry.segments.retain(|segment| !read.contains(&segment.file));
+                    entry.segments.retain(|segment| !read.contains(segment.file.as_str()));
                     if before - entry.segments.len() < read.len() {
                         let what = format!(
                             "table {} was replaced meanwhile; repair it again",

@@ -16,7 +16,7 @@ use crate::identity::{Hex64, Identity};
 use idmatch_model::{SeenAt, Side};
 use idmatch_store::Result;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 /// Bytes of the header.
@@ -205,10 +205,21 @@ impl Header {
         self.prefix_bits == 0 || (hash ^ self.prefix) >> (64 - u32::from(self.prefix_bits)) == 0
     }
 
+    /// The hashes that its keys may have: how many bits they share, and these.
+    pub(crate) fn range(&self) -> (u8, u64) {
+        (self.prefix_bits, self.prefix)
+    }
+
+    /// The hash partitions that share hashes with the segment.
+    pub(crate) fn partitions(&self) -> RangeInclusive<u8> {
+        let within = u8::MAX.checked_shr(u32::from(self.prefix_bits)).unwrap_or(0);
+        let first = HashPartition::of(self.prefix).0 & !within;
+        first..=first | within
+    }
+
     /// Whether the segment shares hashes with a hash partition.
     pub(crate) fn overlaps(&self, partition: HashPartition) -> bool {
-        let bits = self.prefix_bits.min(HashPartition::BITS);
-        bits == 0 || (self.prefix ^ partition.first_hash()) >> (64 - u32::from(bits)) == 0
+        self.partitions().contains(&partition.0)
     }
 }
 

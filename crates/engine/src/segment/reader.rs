@@ -151,8 +151,8 @@ impl Segment {
     }
 
     /// The file's name in its folder.
-    pub(crate) fn file_name(&self) -> Option<String> {
-        Some(self.path.file_name()?.to_string_lossy().into_owned())
+    pub(crate) fn file_name(&self) -> Option<&str> {
+        self.path.file_name()?.to_str()
     }
 
     /// The bytes of a region.

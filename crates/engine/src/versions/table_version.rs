@@ -35,14 +35,22 @@ struct DirectionSegments {
     all: Vec<Arc<Segment>>,
     /// The segments that each hash partition overlaps, so that readers need not look through all.
     by_partition: Vec<Vec<Arc<Segment>>>,
+    /// The most segments that have the same range.
+    most_of_range: usize,
 }
 
 impl DirectionSegments {
     fn new(all: Vec<Arc<Segment>>) -> DirectionSegments {
-        let of_partition =
-            |partition| all.iter().filter(move |s| s.header.overlaps(partition)).cloned().collect();
-        let by_partition = HashPartition::all().map(of_partition).collect();
-        DirectionSegments { all, by_partition }
+        let mut by_partition = vec![Vec::new(); HashPartition::COUNT];
+        let mut of_ranges: HashMap<_, usize> = HashMap::new();
+        for segment in &all {
+            *of_ranges.entry(segment.header.range()).or_default() += 1;
+            let (first, last) = segment.header.partitions().into_inner();
+            let overlapped = by_partition.get_mut(usize::from(first)..=usize::from(last));
+            overlapped.into_iter().flatten().for_each(|there| there.push(Arc::clone(segment)));
+        }
+        let most_of_range = of_ranges.into_values().max().unwrap_or(0);
+        DirectionSegments { all, by_partition, most_of_range }
     }
 }
 
@@ -68,7 +76,7 @@ impl TableVersion {
         opened: &mut OpenSegments,
         stored: impl Fn(&str) -> Option<Arc<StoredFile>>,
     ) -> Result<TableVersion> {
-        let open: HashMap<String, &Arc<Segment>> = before
+        let open: HashMap<&str, &Arc<Segment>> = before
             .into_iter()
             .flat_map(TableVersion::all_segments)
             .filter_map(|segment| Some((segment.file_name()?, segment)))
@@ -76,7 +84,7 @@ impl TableVersion {
         let identity = (entry.id, manifest.hash_seed());
         let (mut by_id, mut by_partner_id) = (Vec::new(), Vec::new());
         for info in &entry.segments {
-            let there = open.get(&info.file).copied().or(opened.get(&info.file));
+            let there = open.get(info.file.as_str()).copied().or(opened.get(&info.file));
             let mut segment = match there.filter(|there| there.header_sum() == info.header_sum) {
                 Some(segment) => Arc::clone(segment),
                 None => Arc::new(Segment::open(place.disk, place.folder, info, identity)?),
@@ -169,9 +177,19 @@ impl TableVersion {
         self.direction(side).by_partition.get(usize::from(partition.0)).map_or(&[], Vec::as_slice)
     }
 
+    /// The most segments of this side that have the same range.
+    pub(crate) fn most_of_range(&self, side: Side) -> usize {
+        self.direction(side).most_of_range
+    }
+
     /// The segments of both directions.
     pub(crate) fn all_segments(&self) -> impl Iterator<Item = &Arc<Segment>> {
         self.by_id.all.iter().chain(&self.by_partner_id.all)
+    }
+
+    /// The names of the segments' files.
+    pub(crate) fn segment_files(&self) -> impl Iterator<Item = &str> {
+        self.all_segments().filter_map(|segment| segment.file_name())
     }
 
     /// The memtables of the table.
