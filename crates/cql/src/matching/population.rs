@@ -183,7 +183,10 @@ impl BucketRun {
             block.text.push_str(key);
             // Lossless: identifiers are short.
             block.each.push((bucket, key.len() as u16));
-            block.rows.extend(row);
+            // Not `extend`: without a row, it would still load the list into the cache.
+            if let Some(row) = row {
+                block.rows.push(row);
+            }
         }
     }
 
