@@ -87,9 +87,12 @@ impl TableVersion {
             let there = open.get(info.file.as_str()).copied().or(opened.get(&info.file));
             let mut segment = match there.filter(|there| there.header_sum() == info.header_sum) {
                 Some(segment) => Arc::clone(segment),
-                None => Arc::new(Segment::open(place.disk, place.folder, info, identity)?),
+                None => {
+                    let new = Arc::new(Segment::open(place.disk, place.folder, info, identity)?);
+                    opened.insert(info.file.clone(), Arc::clone(&new));
+                    new
+                }
             };
-            opened.insert(info.file.clone(), Arc::clone(&segment));
             let retention_watermark = info.retention_watermark.unwrap_or(SeenAt::EPOCH);
             if segment.retention_watermark() != retention_watermark {
                 segment = Arc::new(segment.with_watermark(retention_watermark));

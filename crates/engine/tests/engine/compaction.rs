@@ -4,7 +4,7 @@ use crate::common::{
     Batches, Fault, FaultyDisk, HookedDisk, Hooks, Row, ask, assert_nothing_leaked, create, files,
     load, name, questions, rows_of_all_kinds, upsert,
 };
-use idmatch_engine::disk::OsDisk;
+use idmatch_engine::disk::{NewFile, OsDisk};
 use idmatch_engine::{EngineStore, MemoryLimits};
 use idmatch_model::{Keep, Period, Side, TableOptions, Window};
 use idmatch_store::locks::Mutex;
@@ -12,8 +12,10 @@ use idmatch_store::{Ingest, OpenTables, Table, now};
 use idmatch_testkit::MemoryStore;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 
 pub(crate) const LIMITS: MemoryLimits = MemoryLimits {
     segment_rows: 40,
@@ -237,9 +239,11 @@ fn a_key_with_more_rows_than_are_sorted_at_once() {
 
 #[test]
 fn a_compaction_ends_while_others_write() {
+    // Larger segments have fewer ranges. Each is one more publication, whose cost grows with the table.
+    let limits = MemoryLimits { segment_rows: 400, ..LIMITS };
     for _ in 0..10 {
         let dir = tempfile::tempdir().unwrap();
-        let store = open(dir.path());
+        let store = EngineStore::open_with(Arc::new(OsDisk), dir.path(), limits).unwrap();
         let table = create(&store, "t", Keep::Last).unwrap();
         let is_done = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -264,6 +268,69 @@ fn a_compaction_ends_while_others_write() {
         });
         assert_eq!(table.verify().unwrap(), []);
     }
+}
+
+/// So many segments a compaction may make that has two to compact. Newcomers come until then.
+const MOST_MADE: usize = 20;
+
+/// Has another thread write before the compacting thread makes a segment.
+#[derive(Debug, Default)]
+struct Newcomers {
+    compacting: OnceLock<ThreadId>,
+    made: AtomicUsize,
+    /// Begins a turn of the other thread, and its end.
+    turns: Mutex<Option<(SyncSender<()>, Receiver<()>)>>,
+}
+
+impl Hooks for Newcomers {
+    const IS_SHARED: bool = true;
+
+    fn made(&self, file: &Path, made: Box<dyn NewFile>) -> Box<dyn NewFile> {
+        let is_compacting = self.compacting.get() == Some(&std::thread::current().id());
+        let is_segment = file.extension().is_some_and(|ending| ending == "seg");
+        if is_compacting && is_segment && self.made.fetch_add(1, Relaxed) < MOST_MADE {
+            let turns = self.turns.lock();
+            let (begin, end) = turns.as_ref().unwrap();
+            begin.send(()).unwrap();
+            end.recv().unwrap();
+        }
+        made
+    }
+}
+
+/// Whatever the compaction makes, there are more segments of one range than upserts may meet.
+#[test]
+fn a_compaction_ends_where_newcomers_never_get_few() {
+    let (dir, disk) = (tempfile::tempdir().unwrap(), Arc::new(HookedDisk(Newcomers::default())));
+    let limits = MemoryLimits { segment_rows: 10_000, ..LIMITS };
+    let store = EngineStore::open_with(disk.clone(), dir.path(), limits).unwrap();
+    let table = create(&store, "t", Keep::Last).unwrap();
+    let load_rows = |loads| {
+        for _ in 0..loads {
+            let row = ("id".to_owned(), "partner".to_owned(), 1);
+            load(&table, &mut Batches::of_rows(&[row], 1)).unwrap();
+        }
+    };
+    // With more than 64, a load would compact.
+    load_rows(60);
+    let (begin, begun) = sync_channel(0);
+    let (end, ended) = sync_channel(0);
+    disk.0.turns.lock().replace((begin, ended));
+    std::thread::scope(|scope| {
+        let load_rows = &load_rows;
+        scope.spawn(move || {
+            while begun.recv().is_ok() {
+                load_rows(70);
+                end.send(()).unwrap();
+            }
+        });
+        disk.0.compacting.set(std::thread::current().id()).unwrap();
+        table.compact().unwrap();
+        disk.0.turns.lock().take();
+    });
+    let made = disk.0.made.load(Relaxed);
+    assert!((3..MOST_MADE).contains(&made), "{made} segments, 2 of them without newcomers");
+    assert_eq!(table.verify().unwrap(), []);
 }
 
 /// The most bytes that the files of a store take. They grow until one is removed.
