@@ -205,7 +205,7 @@ impl Header {
         self.prefix_bits == 0 || (hash ^ self.prefix) >> (64 - u32::from(self.prefix_bits)) == 0
     }
 
-    /// The hashes that its keys may have: how many bits they share, and these.
+    /// The range of its hashes: the number of prefix bits, and the prefix.
     pub(crate) fn range(&self) -> (u8, u64) {
         (self.prefix_bits, self.prefix)
     }
