@@ -19,6 +19,8 @@ use idmatch_store::{
     ObservationSource, Repaired, Result, SessionAddress, Snapshot, Status, Store, WriteSession,
 };
 use prometheus_client::registry::Registry;
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +79,15 @@ impl EngineStore {
     /// `Io` if that could not be noted in the manifest; nothing is lost then.
     pub fn end_writing(&self) -> Result<()> {
         self.owners.writes.close()
+    }
+
+    /// The states of the tables in memory, for tests of what versions share: as long as a table does not change,
+    /// its state stays the same one.
+    #[doc(hidden)]
+    pub fn table_states(&self) -> BTreeMap<TableId, Arc<dyn Any + Send + Sync>> {
+        let version = self.owners.versions.current();
+        let tables = version.tables.iter();
+        tables.map(|(id, table)| (TableId::from(*id), table.clone() as Arc<_>)).collect()
     }
 
     /// Recovers a store that does not open because a segment is missing or its header is damaged, or because
@@ -322,6 +333,3 @@ impl Admin for EngineStore {
         self.writer()?.eraser.adopt_key(key, call)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -50,4 +50,5 @@ mod snapshots;
 mod soak;
 mod stops;
 mod upserts;
+mod versions;
 mod waits;
