@@ -44,9 +44,9 @@ impl ActiveJournal {
 
     /// Notes when written records have to be durable; `None` if they are. Late ones become so now: the thread
     /// that syncs may not have got the lock of the writer.
-    pub(super) fn sync_within(&mut self, wait: Option<Duration>) {
+    pub(super) fn sync_within(&mut self, wait: Option<Duration>, versions: &VersionSet) {
         if self.sync_by.is_some_and(|by| by <= sync::instant()) {
-            return self.sync();
+            return self.sync(versions);
         }
         let by = wait.map(|wait| sync::instant() + wait);
         self.sync_by = by.map(|by| self.sync_by.map_or(by, |other| other.min(by)));
@@ -54,24 +54,29 @@ impl ActiveJournal {
 
     /// Makes written records durable. After a failure nothing is written any more: a second sync could
     /// succeed without having written what the first one lost.
-    pub(super) fn sync(&mut self) {
+    pub(super) fn sync(&mut self, versions: &VersionSet) {
         self.sync_by = None;
         if let Some(journal) = self.journal.as_mut().filter(|journal| !journal.is_synced())
             && self.failed.is_none()
             && let Err(e) = journal.sync()
         {
-            self.failed = Some(e.chain());
+            self.fail(e.chain(), versions);
         }
     }
 
-    /// Tells of a sync that has failed, as background work: it may have been for rows of other calls.
-    ///
+    /// Ends the writing of this process. The failure counts as background work: rows that other calls wrote may
+    /// not be durable.
+    pub(super) fn fail(&mut self, why: String, versions: &VersionSet) {
+        if self.failed.is_none() {
+            versions.background.failed(SYNC, None, &Error::new(ErrorKind::Io, why.clone()));
+            self.failed = Some(why);
+        }
+    }
+
     /// # Errors
-    /// `Io`, if it has failed.
-    pub(super) fn check_synced(&self, versions: &VersionSet) -> Result<()> {
-        let Some(why) = &self.failed else { return Ok(()) };
-        versions.background.failed(SYNC, None, &Error::new(ErrorKind::Io, why.clone()));
-        Err(read_only(versions, why))
+    /// `Io`, if nothing can be written any more.
+    pub(super) fn check_writable(&self, versions: &VersionSet) -> Result<()> {
+        self.failed.as_ref().map_or(Ok(()), |why| Err(read_only(versions, why)))
     }
 
     /// Obtains the writer lock. Rows in the journal of earlier processes stay there until they are worth a
@@ -147,7 +152,7 @@ impl ActiveJournal {
 
     /// Ends the current journal file, durably; returns its number and length.
     pub(super) fn end_file(&mut self, versions: &VersionSet) -> Option<(u64, u64)> {
-        self.sync();
+        self.sync(versions);
         let ended = self.journal.take()?;
         self.before = (ended.durable(), ended.id());
         let (id, end) = (ended.id(), ended.durable() as usize);

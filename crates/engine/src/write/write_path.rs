@@ -130,7 +130,7 @@ impl WritePath {
         let why = "a thread panicked while it wrote";
         error!("a thread panicked while it wrote: the store can only be read now");
         if let Some(writer) = self.writer.lock().as_mut() {
-            writer.failed.get_or_insert_with(|| why.to_owned());
+            writer.fail(why.to_owned(), &self.versions);
         }
         read_only(&self.versions, why)
     }
@@ -139,11 +139,8 @@ impl WritePath {
     pub(crate) fn sync_upserts(&self) -> Result<()> {
         let mut slot = self.writer.lock();
         let Some(writer) = slot.as_mut() else { return Ok(()) };
-        writer.sync();
-        match &writer.failed {
-            Some(why) => Err(read_only(&self.versions, why)),
-            None => Ok(()),
-        }
+        writer.sync(&self.versions);
+        writer.check_writable(&self.versions)
     }
 
     /// Makes batches durable, then visible.
@@ -164,9 +161,7 @@ impl WritePath {
             Some(writer) => writer,
             None => slot.insert(ActiveJournal::begin(&self.versions, &self.lock, &self.flusher)?),
         };
-        if let Some(why) = &writer.failed {
-            return Err(read_only(&self.versions, why));
-        }
+        writer.check_writable(&self.versions)?;
         let bytes = group
             .iter()
             .map(|pending| {
@@ -197,7 +192,7 @@ impl WritePath {
                 return Err(e);
             }
             Appended::NotSynced(e) => {
-                writer.failed = Some(e.chain());
+                writer.fail(e.chain(), &self.versions);
                 return Err(e);
             }
         }
@@ -237,17 +232,17 @@ impl WritePath {
         writer: &mut ActiveJournal,
         wait: Option<Duration>,
     ) -> Result<()> {
-        writer.sync_within(wait);
+        writer.sync_within(wait, &self.versions);
         self.to_sync.notify_all();
         if writer.sync_by.is_some() && !self.is_syncing.swap(true, AcqRel) {
             let writes = self.clone();
             if sync::spawn("idmatch-sync", move || writes.sync_when_due()).is_err() {
                 // No thread can sync later, so this one syncs now.
                 self.is_syncing.store(false, Release);
-                writer.sync();
+                writer.sync(&self.versions);
             }
         }
-        writer.check_synced(&self.versions)
+        writer.check_writable(&self.versions)
     }
 
     /// Syncs whenever records are due, until none waits.
@@ -259,8 +254,7 @@ impl WritePath {
             let left = by.saturating_duration_since(sync::instant());
             // If the store was dropped without being closed, it syncs at once.
             if left.is_zero() || self.is_dropped.load(Relaxed) {
-                writer.sync();
-                writer.check_synced(&self.versions).ok();
+                writer.sync(&self.versions);
             } else {
                 slot = slot.wait_for(&self.to_sync, left);
             }
@@ -283,7 +277,7 @@ impl WritePath {
                 if let Some((ended, _)) = writer.end_file(&self.versions) {
                     self.flusher.start(ended);
                 }
-                writer.check_synced(&self.versions)?;
+                writer.check_writable(&self.versions)?;
                 continue;
             }
             if version.memtable_bytes() + bytes <= limit || version.memtable_bytes() == active {

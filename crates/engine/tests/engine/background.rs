@@ -8,7 +8,9 @@ use crate::compaction::LIMITS;
 use idmatch_engine::EngineStore;
 use idmatch_engine::disk::NewFile;
 use idmatch_model::Keep;
-use idmatch_store::{BackgroundError, Durability, ErrorKind, OpenTables, Result, Store, Table};
+use idmatch_store::{
+    BackgroundError, Call, Durability, ErrorKind, OpenTables, Result, Store, Table,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,10 +20,11 @@ use std::time::Duration;
 const WORKS: u8 = 0;
 const NO_SPACE: u8 = 1;
 const PANICS: u8 = 2;
-
 const NO_SYNC: u8 = 3;
 
-/// Makes the creation of segments fail, or the sync of other files.
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Makes the creation of segments fail, or the sync of journal files.
 #[derive(Debug, Default)]
 struct Faults<const IS_SHARED: bool>(Arc<AtomicU8>);
 
@@ -37,7 +40,8 @@ impl<const IS_SHARED: bool> Hooks for Faults<IS_SHARED> {
     }
 
     fn made(&self, file: &Path, made: Box<dyn NewFile>) -> Box<dyn NewFile> {
-        if is_segment(file) { made } else { Box::new(Unsynced(made, self.0.clone())) }
+        let is_journal = file.extension().is_some_and(|extension| extension == "log");
+        if is_journal { Box::new(Unsynced(made, self.0.clone())) } else { made }
     }
 }
 
@@ -130,10 +134,13 @@ fn a_flush_that_fails_is_told_and_tried_again() {
     }
 }
 
+fn row(number: i64) -> Row {
+    (format!("i{number}"), format!("p{number}"), number)
+}
+
 /// Upserts the row with this number.
 fn write(table: &Table, number: i64) -> Result<()> {
-    let row = [(format!("i{number}"), format!("p{number}"), number)];
-    upsert(table, &mut Batches::of_rows(&row, 1)).map(drop)
+    upsert(table, &mut Batches::of_rows(&[row(number)], 1))
 }
 
 /// Has a store lose the sync of the row with this number.
@@ -189,6 +196,42 @@ fn a_late_sync_that_fails_is_told() {
         assert_eq!(refused.kind(), ErrorKind::Io);
         let failing = store.status().last_background_error.unwrap();
         assert_eq!((failing.work, failing.failures), ("sync", 1), "{failing:?}");
+    }
+}
+
+/// Whatever syncs a journal file does so for rows that calls before wrote, too.
+#[test]
+fn a_sync_that_fails_in_any_call_is_told() {
+    type Syncs = fn(&EngineStore, &Table) -> Result<()>;
+    let syncs: [(&str, bool, Syncs); 6] = [
+        ("an upsert", false, |store, table| {
+            store.set_durability(Durability::Always);
+            write(table, 1)
+        }),
+        ("upserts that fill the file", false, |_, table| {
+            Err((1..).find_map(|number| write(table, number).err()).unwrap())
+        }),
+        ("a load", false, |_, table| load(table, &mut Batches::of_rows(&[row(1)], 1))),
+        ("a compaction", true, |_, table| table.compact()),
+        ("a drop", true, |store, _| store.drop_table(&name("other"), &Call::default())),
+        ("the end of writing", false, |store, _| store.end_writing()),
+    ];
+    for (what, is_done, sync) in syncs {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Arc::new(Failing::default());
+        let store = EngineStore::open_with(disk.clone(), dir.path(), LIMITS).unwrap();
+        let [table, other] = ["t", "other"].map(|table| create(&store, table, Keep::Last).unwrap());
+        store.set_durability(Durability::Interval(DAY));
+        write(&other, 0).unwrap();
+        write(&table, 0).unwrap();
+        disk.set(NO_SYNC);
+        let done = sync(&store, &table);
+        let kind = done.as_ref().err().map(|error| error.kind());
+        assert_eq!(kind, (!is_done).then_some(ErrorKind::Io), "{what}: {done:?}");
+        let failing = store.status().last_background_error.unwrap_or_else(|| panic!("{what}"));
+        assert_eq!((failing.work, failing.failures), ("sync", 1), "{what}: {failing:?}");
+        assert!(failing.error.contains("injected failure of a sync"), "{what}: {failing:?}");
+        assert!(table.last_seen("i0", "p0").unwrap().is_some(), "{what}");
     }
 }
 
