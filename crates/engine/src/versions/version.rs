@@ -138,3 +138,112 @@ impl StoreVersion {
         self.memtables.last()?.tables.get(table)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::disk::OsDisk;
+    use crate::identity::{Hex64, Identity};
+    use crate::options::MemoryLimits;
+    use crate::versions::dropped::DroppedTable;
+    use crate::versions::manifest::HistoryFile;
+    use crate::versions::table_entry::DeletesFile;
+    use crate::versions::{FileNames, Manifest, VersionSet};
+    use crate::writer_lock::WriterLock;
+    use idmatch_model::{TableName, TableOptions};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// A table with a file of delete marks; returns the name of that file.
+    fn add_table(versions: &VersionSet, table: &TableName) -> String {
+        let file = new_file(versions, "era");
+        let id = Identity::random().unwrap();
+        let deletes = DeletesFile { file: file.clone(), load: 1, sum: Hex64(0) };
+        let add = |manifest: &mut Manifest| {
+            manifest.make_table(table, id, &TableOptions::default())?;
+            manifest.table_mut(id)?.deletes.push(deletes);
+            Ok(())
+        };
+        versions.publish(add).unwrap();
+        file
+    }
+
+    fn new_file(versions: &VersionSet, ending: &str) -> String {
+        let file = FileNames::new(&versions.next_file).take_for(ending);
+        versions.disk.create(&versions.segments().join(&file)).unwrap();
+        file
+    }
+
+    fn rename(manifest: &mut Manifest, from: &TableName, to: &TableName) {
+        let id = manifest.named(from).unwrap().id;
+        manifest.table_mut(id).unwrap().name = to.clone();
+    }
+
+    fn opened(root: &Path) -> (Arc<VersionSet>, WriterLock) {
+        let versions = VersionSet::unopened(Arc::new(OsDisk), root, MemoryLimits::default());
+        let versions = Arc::new(versions);
+        let lock = WriterLock::new(versions.clone());
+        (versions, lock)
+    }
+
+    #[test]
+    fn files_stay_when_tables_change_names_and_go_when_nothing_names_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let (versions, lock) = opened(dir.path());
+        let _guard = lock.acquire().unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| name.parse::<TableName>().unwrap());
+        let (first, second) = (add_table(&versions, &a), add_table(&versions, &b));
+        let is_there = |file: &str| versions.segments().join(file).exists();
+        let publish = |change: &dyn Fn(&mut Manifest)| {
+            let done = versions.publish(|manifest| {
+                change(manifest);
+                Ok(())
+            });
+            done.unwrap();
+        };
+
+        publish(&|manifest| rename(manifest, &a, &c));
+        assert!(is_there(&first) && is_there(&second), "renamed");
+        publish(&|manifest| {
+            rename(manifest, &b, &a);
+            rename(manifest, &c, &b);
+        });
+        assert!(is_there(&first) && is_there(&second), "swapped");
+
+        // The second table is now called "a".
+        publish(&|manifest| {
+            let id = manifest.named(&a).unwrap().id;
+            let entry = manifest.tables.remove(&id).unwrap();
+            let file = manifest.table_files.get(&entry.id).unwrap().clone();
+            manifest.dropped.push(DroppedTable {
+                id: entry.id,
+                name: file.name,
+                file: file.file,
+                bytes: file.bytes,
+                sum: file.sum,
+                generation: manifest.generation,
+                journal: None,
+                at: 0,
+                until: u64::MAX,
+                entry: Some(entry),
+            });
+        });
+        let table_file = versions.current().manifest.dropped[0].file.clone();
+        assert!(is_there(&second) && is_there(&table_file), "dropped");
+        let (_, next_lock) = opened(dir.path());
+        drop(_guard);
+        drop(next_lock.acquire().unwrap());
+        assert!(is_there(&second) && is_there(&table_file), "no orphans");
+        let _guard = lock.acquire().unwrap();
+        publish(&|manifest| manifest.dropped.clear());
+        assert!(!is_there(&second) && !is_there(&table_file), "removed for good");
+
+        let history = new_file(&versions, "his");
+        let entry =
+            HistoryFile { file: history.clone(), first: 1, last: 2, bytes: 0, sum: Hex64(0) };
+        publish(&|manifest| manifest.history.push(entry.clone()));
+        publish(&|manifest| manifest.commit += 1);
+        assert!(is_there(&history));
+        publish(&|manifest| manifest.history.clear());
+        assert!(!is_there(&history) && is_there(&first));
+    }
+}

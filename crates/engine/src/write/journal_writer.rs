@@ -73,8 +73,10 @@ impl ActiveJournal {
         }
     }
 
+    /// Refuses to write after a failure.
+    ///
     /// # Errors
-    /// `Io`, if nothing can be written any more.
+    /// `Io`, if writing has failed.
     pub(super) fn check_writable(&self, versions: &VersionSet) -> Result<()> {
         self.failed.as_ref().map_or(Ok(()), |why| Err(read_only(versions, why)))
     }

@@ -1,32 +1,29 @@
-//! What versions of a store share in memory, and how long the files of a table stay.
+//! What versions of a store share in memory: a publication and a refresh touch the tables that changed.
 
-use crate::common::{
-    Batches, assert_nothing_leaked, create, erase, listed, load, name, open_apart, table_file,
-    upsert,
-};
+use crate::common::{Batches, create, erase, load, name, open_apart, upsert};
 use idmatch_engine::EngineStore;
 use idmatch_model::{Keep, Period, Target};
 use idmatch_store::{Call, NewWrite, Store, Table, WriteKind};
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 const TABLES: usize = 50;
+const EMPTY: usize = TABLES - 1;
 
 fn row(id: &str) -> Batches {
     Batches::of_rows(&[(id.to_owned(), "p".to_owned(), 1)], 1)
 }
 
-fn number(table: usize) -> String {
-    format!("t{table}")
+/// Makes the tables of a store, with one upserted row each but for the last, which is empty.
+fn tables(store: &EngineStore) -> Vec<Table> {
+    let create = |table| create(store, &format!("t{table}"), Keep::Last).unwrap();
+    let tables: Vec<Table> = (0..TABLES).map(create).collect();
+    tables[..EMPTY].iter().for_each(|table| upsert(table, &mut row("first")).unwrap());
+    tables
 }
 
-/// Makes the tables of a store, with one upserted row each.
-fn tables(store: &EngineStore) -> Vec<Table> {
-    let create = |table| create(store, &number(table), Keep::Last).unwrap();
-    let tables: Vec<Table> = (0..TABLES).map(create).collect();
-    tables.iter().for_each(|table| upsert(table, &mut row("first")).unwrap());
-    tables
+/// Makes segments of all rows of the journal. There is nothing to compact.
+fn flush(tables: &[Table]) {
+    tables[EMPTY].compact().unwrap();
 }
 
 fn erase_id(table: &Table, id: &str) {
@@ -41,11 +38,11 @@ fn a_publication_shares_the_state_of_the_tables_that_it_does_not_change() {
     let (table, id) = (&tables[7], tables[7].snapshot().unwrap().id());
     // The first erasure of a store makes its key, which all tables get.
     erase_id(table, "first");
-    table.compact().unwrap();
+    flush(&tables);
     let begin = |kind| table.begin(NewWrite { kind, ..NewWrite::load(table.snapshot()?.id()) });
     let changes: [(&str, &dyn Fn()); 9] = [
         ("an upsert", &|| upsert(table, &mut row("second")).unwrap()),
-        ("a flush and a compaction", &|| table.compact().unwrap()),
+        ("a flush", &|| flush(&tables)),
         ("a load", &|| load(table, &mut row("third")).unwrap()),
         ("an erasure", &|| erase_id(table, "second")),
         ("a load and a compaction", &|| {
@@ -79,8 +76,8 @@ fn a_refresh_shares_the_state_of_the_tables_that_did_not_change() {
     let dir = tempfile::tempdir().unwrap();
     let store = EngineStore::open(dir.path()).unwrap();
     let tables = tables(&store);
-    // All rows of the journal become segments.
-    tables[7].compact().unwrap();
+    flush(&tables);
+    store.end_writing().unwrap();
     let reader = open_apart(dir.path());
     let before = reader.table_states();
     load(&tables[7], &mut row("second")).unwrap();
@@ -90,39 +87,4 @@ fn a_refresh_shares_the_state_of_the_tables_that_did_not_change() {
         after.iter().filter(|(id, state)| !Arc::ptr_eq(&before[*id], state)).collect();
     assert_eq!((after.len(), changed.len()), (TABLES, 1));
     assert_eq!(*changed[0].0, tables[7].snapshot().unwrap().id());
-}
-
-/// The segment files of a table.
-fn segments(root: &Path, table: &str) -> BTreeSet<String> {
-    let (_, json) = table_file(root, table);
-    let segments = json["segments"].as_array().unwrap().iter();
-    segments.map(|segment| segment["file"].as_str().unwrap().to_owned()).collect()
-}
-
-#[test]
-fn files_stay_when_tables_change_names_and_go_when_no_table_has_them() {
-    let dir = tempfile::tempdir().unwrap();
-    let (root, call) = (dir.path(), Call::default());
-    let store = EngineStore::open(root).unwrap();
-    let [a, b] = ["a", "b"].map(|table| create(&store, table, Keep::Last).unwrap());
-    for table in [&a, &b] {
-        load(table, &mut row("loaded")).unwrap();
-        erase_id(table, "loaded");
-    }
-    let found: BTreeMap<&str, _> = ["a", "b"].map(|table| (table, segments(root, table))).into();
-    let [first, second] = [&found["a"], &found["b"]];
-    assert!(!first.is_empty() && first.is_disjoint(second));
-
-    store.rename_table(&name("a"), &name("c"), &call).unwrap();
-    assert_eq!(segments(root, "c"), *first);
-    assert_nothing_leaked(root);
-    store.swap_tables(&name("b"), &name("c"), &call).unwrap();
-    assert_eq!((segments(root, "b"), segments(root, "c")), (first.clone(), second.clone()));
-    assert_nothing_leaked(root);
-
-    // No row of the journal needs the files.
-    store.drop_table(&name("b"), &call).unwrap();
-    assert_nothing_leaked(root);
-    assert!(listed(&root.join("segments")).is_disjoint(first));
-    assert_eq!(segments(root, "c"), *second);
 }
