@@ -43,8 +43,9 @@ pub struct SpilledBatch {
 /// Where a batch is stored.
 #[derive(Debug, Clone)]
 enum SpillLocation {
+    Batch(RecordBatch),
     /// A copy, so that the caller's memory is not kept.
-    Memory(Buffer),
+    Copy(Buffer),
     File {
         file: Arc<File>,
         offset: u64,
@@ -65,7 +66,8 @@ impl SpilledBatch {
     /// `Io`; `Corrupt` if the file changed.
     pub fn read(&self) -> Result<RecordBatch> {
         let mut bytes = match &self.location {
-            SpillLocation::Memory(bytes) => bytes.clone(),
+            SpillLocation::Batch(batch) => return Ok(batch.clone()),
+            SpillLocation::Copy(bytes) => bytes.clone(),
             SpillLocation::File { file, offset, len, checksum } => {
                 let mut bytes = vec![0; *len];
                 file.read_exact_at(&mut bytes, *offset).map_err(failed)?;
@@ -79,6 +81,15 @@ impl SpilledBatch {
     }
 }
 
+impl SpillBuffer {
+    /// Counts this many more bytes, if they fit in memory.
+    fn takes(&mut self, most: usize, bytes: usize) -> bool {
+        let fits = self.file.is_none() && self.bytes_in_memory + bytes <= most;
+        self.bytes_in_memory += if fits { bytes } else { 0 };
+        fits
+    }
+}
+
 impl SpilledBatches {
     /// Starts without batches. It keeps up to `most` bytes of them in memory.
     pub fn new(most: usize) -> SpilledBatches {
@@ -88,6 +99,17 @@ impl SpilledBatches {
     /// Whether there is a file.
     pub fn is_in_file(&self) -> bool {
         self.buffered.lock().file.is_some()
+    }
+
+    /// Keeps a batch whose memory has nothing else, or copies it to the file.
+    ///
+    /// # Errors
+    /// `Io` if the system's folder for temporary files cannot take it.
+    pub fn push_own(&self, batch: RecordBatch) -> Result<SpilledBatch> {
+        if !self.buffered.lock().takes(self.most, batch.get_array_memory_size()) {
+            return self.push(&batch);
+        }
+        Ok(SpilledBatch { rows: batch.num_rows(), location: SpillLocation::Batch(batch) })
     }
 
     /// Copies a batch to memory or to the file.
@@ -108,10 +130,9 @@ impl SpilledBatches {
     fn keep(&self, rows: usize, bytes: &[u8]) -> Result<SpilledBatch> {
         let (file, offset) = {
             let mut buffered = self.buffered.lock();
-            if buffered.file.is_none() && buffered.bytes_in_memory + bytes.len() <= self.most {
-                buffered.bytes_in_memory += bytes.len();
+            if buffered.takes(self.most, bytes.len()) {
                 let bytes = Buffer::from(bytes);
-                return Ok(SpilledBatch { rows, location: SpillLocation::Memory(bytes) });
+                return Ok(SpilledBatch { rows, location: SpillLocation::Copy(bytes) });
             }
             let (file, end) = match &mut buffered.file {
                 Some(file) => file,
@@ -136,4 +157,65 @@ fn changed() -> Error {
     let what =
         "the rows of a match in the folder for temporary files (TMPDIR) changed; match again";
     Error::new(ErrorKind::Corrupt, what)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing)]
+mod tests {
+    use super::*;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{Array, ArrayRef, DictionaryArray, Int64Array, StringArray, StringViewArray};
+
+    const ROWS: usize = 4_096;
+
+    fn batch() -> RecordBatch {
+        let text = |row: usize| (!row.is_multiple_of(7)).then(|| format!("a text of {row} rows"));
+        let values = ["a", "b"].into_iter().cycle().take(ROWS);
+        let columns: [ArrayRef; 4] = [
+            Arc::new((0..ROWS as i64).collect::<Int64Array>()),
+            Arc::new((0..ROWS).map(text).collect::<StringArray>()),
+            Arc::new((0..ROWS).map(text).collect::<StringViewArray>()),
+            Arc::new(values.collect::<DictionaryArray<Int32Type>>()),
+        ];
+        let names = ["number", "text", "view", "dictionary"];
+        RecordBatch::try_from_iter(names.into_iter().zip(columns)).unwrap()
+    }
+
+    #[test]
+    fn batches_in_memory_and_in_a_file_are_as_they_came() {
+        let all = batch();
+        let slices = [all.clone(), all.slice(100, 10), all.slice(1, ROWS - 1), all.slice(0, 0)];
+        for (most, is_in_file) in [(0, true), (300_000, true), (usize::MAX, false)] {
+            let spilled = SpilledBatches::new(most);
+            for rows in &slices {
+                for kept in [spilled.push(rows), spilled.push_own(rows.clone())] {
+                    let kept = kept.unwrap();
+                    assert_eq!((kept.rows(), &kept.read().unwrap()), (rows.num_rows(), rows));
+                    assert_eq!(&kept.read().unwrap(), rows);
+                }
+            }
+            assert_eq!(spilled.is_in_file(), is_in_file);
+        }
+    }
+
+    #[test]
+    fn only_own_memory_is_not_copied() {
+        let numbers = batch().project(&[0]).unwrap();
+        let start = |batch: &RecordBatch| batch.column(0).to_data().buffers()[0].as_ptr();
+        let spilled = SpilledBatches::new(usize::MAX);
+        let own = spilled.push_own(numbers.clone()).unwrap().read().unwrap();
+        assert_eq!(start(&own), start(&numbers));
+        let copy = spilled.push(&numbers).unwrap().read().unwrap();
+        assert_ne!(start(&copy), start(&numbers));
+    }
+
+    #[test]
+    fn own_memory_counts() {
+        let numbers = batch().project(&[0]).unwrap();
+        let spilled = SpilledBatches::new(2 * numbers.get_array_memory_size());
+        for is_in_file in [false, false, true] {
+            spilled.push_own(numbers.clone()).unwrap();
+            assert_eq!(spilled.is_in_file(), is_in_file);
+        }
+    }
 }

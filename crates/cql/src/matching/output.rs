@@ -22,8 +22,8 @@ impl Output {
         Output { query, rows: SpilledBatches::new(most), batches: Mutex::default() }
     }
 
-    fn push(&self, batch: &RecordBatch) -> Result<()> {
-        let batch = self.rows.push(batch)?;
+    fn push(&self, batch: RecordBatch) -> Result<()> {
+        let batch = self.rows.push_own(batch)?;
         self.batches.lock().push(batch);
         Ok(())
     }
@@ -49,7 +49,7 @@ impl<'o> RowBuilder<'o> {
 
     pub(super) fn push(&mut self, key: &str, value: &str, seen_at: SeenAt) -> Result<()> {
         match self.rows.push(key, value, seen_at)? {
-            Some(batch) => self.output.push(&batch),
+            Some(batch) => self.output.push(batch),
             None => Ok(()),
         }
     }
@@ -67,7 +67,7 @@ impl<'o> RowBuilder<'o> {
 
     fn send(&mut self) -> Result<()> {
         match self.rows.take()? {
-            Some(batch) => self.output.push(&batch),
+            Some(batch) => self.output.push(batch),
             None => Ok(()),
         }
     }
