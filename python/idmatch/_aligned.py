@@ -1,4 +1,8 @@
-"""Tables of text with aligned columns."""
+"""Tables of text with aligned columns.
+
+rich draws the bars only. It cuts the columns of a table to 80 characters in a pipe. Its import
+takes 80 ms, and 1,000 rows take half a second.
+"""
 
 from collections.abc import Sequence
 
