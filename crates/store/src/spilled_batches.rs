@@ -43,6 +43,7 @@ pub struct SpilledBatch {
 /// Where a batch is stored.
 #[derive(Debug, Clone)]
 enum SpillLocation {
+    /// A batch that owns its memory.
     Batch(RecordBatch),
     /// A copy, so that the caller's memory is not kept.
     Copy(Buffer),
@@ -82,8 +83,8 @@ impl SpilledBatch {
 }
 
 impl SpillBuffer {
-    /// Counts this many more bytes, if they fit in memory.
-    fn takes(&mut self, most: usize, bytes: usize) -> bool {
+    /// Counts this many more bytes if they fit in memory, and returns whether they do.
+    fn reserve(&mut self, most: usize, bytes: usize) -> bool {
         let fits = self.file.is_none() && self.bytes_in_memory + bytes <= most;
         self.bytes_in_memory += if fits { bytes } else { 0 };
         fits
@@ -101,12 +102,12 @@ impl SpilledBatches {
         self.buffered.lock().file.is_some()
     }
 
-    /// Keeps a batch whose memory has nothing else, or copies it to the file.
+    /// Keeps a batch that owns its memory. One that does not fit is copied as by [`push`](Self::push).
     ///
     /// # Errors
     /// `Io` if the system's folder for temporary files cannot take it.
     pub fn push_own(&self, batch: RecordBatch) -> Result<SpilledBatch> {
-        if !self.buffered.lock().takes(self.most, batch.get_array_memory_size()) {
+        if !self.buffered.lock().reserve(self.most, batch.get_array_memory_size()) {
             return self.push(&batch);
         }
         Ok(SpilledBatch { rows: batch.num_rows(), location: SpillLocation::Batch(batch) })
@@ -130,7 +131,7 @@ impl SpilledBatches {
     fn keep(&self, rows: usize, bytes: &[u8]) -> Result<SpilledBatch> {
         let (file, offset) = {
             let mut buffered = self.buffered.lock();
-            if buffered.takes(self.most, bytes.len()) {
+            if buffered.reserve(self.most, bytes.len()) {
                 let bytes = Buffer::from(bytes);
                 return Ok(SpilledBatch { rows, location: SpillLocation::Copy(bytes) });
             }
